@@ -1,0 +1,1 @@
+"""The empirical roofline suite: measure, fit, place, compare, feed."""

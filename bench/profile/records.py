@@ -1,0 +1,301 @@
+"""The immutable records that a run writes and every other part of the suite reads; all SI."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+SCHEMA_VERSION = 1
+"""Version of samples.jsonl and profile.json. History: 1 (2026-11) first published form."""
+
+TOOL_VERSION = "0.1.0"
+
+MIN_CPU_SHARE = 0.98
+"""CPU time over wall time below which a repetition counts as disturbed (not clean)."""
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Which arithmetic: input, accumulator and output types, the unit that does it, its mode.
+
+    unit: vector | matrix | library; mode: "" or tf32 | sparse | emulated.
+    """
+
+    inputs: str
+    accumulate: str
+    output: str
+    unit: str = "vector"
+    mode: str = ""
+
+    @classmethod
+    def of(cls, name: str, unit: str = "vector") -> Precision:
+        """The plain precision whose three types are all `name` (fp64, fp32, ...)."""
+        return cls(name, name, name, unit)
+
+    @property
+    def label(self) -> str:
+        """Short name for tables: fp64, fp32 library, fp16>fp32 matrix."""
+        types = self.inputs if self.inputs == self.accumulate else f"{self.inputs}>{self.accumulate}"
+        unit = "" if self.unit == "vector" else f" {self.unit}"
+        return f"{types}{unit}" + (f" {self.mode}" if self.mode else "")
+
+
+@dataclass(frozen=True)
+class Point:
+    """What is measured; `key` is its identity for resuming and for pooling rounds.
+
+    family, kernel, variant: which loop, and which form of it ("12 chains", "nt s1u4", "numpy")
+    level:   memory level by name (L1, L2, L3, DRAM), "" where memory plays no part
+    access:  read | write | update | copy | triad | none;  store: ordinary | nontemporal | none
+    scope:   core | socket | device | all, with `threads` the number of threads that take part
+    sizes:   what fixes the work, by name (bytes, n, rounds, chains), integers
+    """
+
+    family: str
+    kernel: str
+    variant: str
+    precision: Precision
+    level: str = ""
+    access: str = "none"
+    store: str = "none"
+    scope: str = "all"
+    threads: int = 1
+    operands: str = "random"
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """One line that is equal exactly when the points are."""
+        sizes = ",".join(f"{k}={v}" for k, v in sorted(self.sizes.items()))
+        parts = (self.family, self.kernel, self.variant, self.precision.label, self.level, self.access)
+        return "/".join((*parts, self.store, f"{self.scope}{self.threads}", self.operands, sizes))
+
+
+@dataclass(frozen=True)
+class Repetitions:
+    """Every timed repetition of a sample, one tuple entry each (empty where unsupported).
+
+    start, seconds: s on the sample's clock;  switches: involuntary context switches, all threads
+    cpu_share: least CPU time over wall time of any thread;  clock_hz, power_w, temperature_c,
+    throttle: what telemetry saw in that repetition
+    """
+
+    start: tuple[float, ...] = ()
+    seconds: tuple[float, ...] = ()
+    switches: tuple[int, ...] = ()
+    cpu_share: tuple[float, ...] = ()
+    clock_hz: tuple[float, ...] = ()
+    power_w: tuple[float, ...] = ()
+    temperature_c: tuple[float, ...] = ()
+    throttle: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    @property
+    def clean(self) -> tuple[bool, ...]:
+        """Per repetition: no involuntary switch and CPU time close to wall time."""
+        switches = self.switches or (0,) * len(self)
+        share = self.cpu_share or (1.0,) * len(self)
+        return tuple(s == 0 and c >= MIN_CPU_SHARE for s, c in zip(switches, share, strict=True))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One point in one round: raw, never changed, never thrown away.
+
+    status: ok | skipped | failed, with `reason` in words for the last two
+    flops, bytes_read, bytes_written: work of ONE repetition (FLOP, byte) at point.level
+    regime: pilot (tuning, enters no ceiling) | burst | typical | sustained
+    round:  0 for the pilot, then 1, 2, ...; process: running number of the child process
+    facts:  what else is worth keeping (chosen launch shape, library version), JSON values
+    """
+
+    point: Point
+    round: int
+    process: int
+    order: int
+    status: str = "ok"
+    reason: str = ""
+    regime: str = "typical"
+    clock_source: str = "native"
+    flops: float = 0.0
+    bytes_read: float = 0.0
+    bytes_written: float = 0.0
+    repetitions: Repetitions = field(default_factory=Repetitions)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def bytes(self) -> float:
+        """Bytes moved by one repetition."""
+        return self.bytes_read + self.bytes_written
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A value with its 95 % interval (same unit); low and high are None where not known."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def half_width(self) -> float | None:
+        """Half-width on the log scale as a share of the value, None without an interval."""
+        if self.low is None or self.high is None or self.low <= 0:
+            return None
+        return float((self.high / self.low) ** 0.5 - 1.0)
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """One measured pi (FLOP/s) or beta (byte/s) with everything that makes it comparable.
+
+    quantity: pi | beta;  estimate: median over rounds with the t-interval on logarithms
+    best: best clean repetition seen;  statistic: p75 | median | p90 | best, within a round
+    rounds: how many independent rounds (processes) stand behind it;  cap: allowed half-width
+    converged: None when fewer than 5 rounds ("within this process only"), else width <= cap
+    contended: share of the repetitions that were disturbed (evidence, not opinion)
+    hidden_traffic: write-allocate and other bytes moved but not counted, bytes per counted byte
+    """
+
+    quantity: str
+    precision: Precision
+    level: str
+    access: str
+    store: str
+    scope: str
+    threads: int
+    operands: str
+    kernel: str
+    variant: str
+    estimate: Interval
+    best: float
+    unit: str
+    regime: str
+    statistic: str
+    rounds: int
+    cap: float
+    converged: bool | None
+    contended: float
+    hidden_traffic: float = 0.0
+    clock_hz: float | None = None
+    per_clock_per_unit: float | None = None
+    energy_j: float | None = None
+    share_of_datasheet: float | None = None
+    checks: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """One setting of a sweep: x (FLOP/byte for mix, byte for cache, n for gemm) and its rate."""
+
+    x: float
+    estimate: Interval
+    flops: float
+    bytes: float
+    seconds: float
+    rates: tuple[float, ...] = ()
+    variant: str = ""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One model form fitted to one curve (see docs/format.md for the forms).
+
+    form: hard-min | p-norm;  pi FLOP/s, beta byte/s, ridge FLOP/byte, t0 s, p and omega pure
+    rms: root mean square of log residuals;  chosen: the form with the lowest AICc
+    limits: in words, when a parameter is one-sided ("pi not reached: at least ...")
+    """
+
+    form: str
+    pi: Interval
+    beta: Interval
+    ridge: Interval
+    omega: Interval
+    p: float | None
+    t0: float
+    rms: float
+    aicc: float
+    chosen: bool = False
+    limits: str = ""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A sweep over rounds with the fits to it.
+
+    kind: mix (rate FLOP/s against FLOP/byte) | cache (byte/s against byte) | gemm (FLOP/s against n)
+    mode: read-only | in-place for mix; the access for cache; the shape for gemm
+    """
+
+    kind: str
+    mode: str
+    precision: Precision
+    scope: str
+    threads: int
+    unit: str
+    points: tuple[CurvePoint, ...]
+    fits: tuple[Fit, ...] = ()
+    plateaus: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """One real workload on the roof of its own precision, threads, level and read fraction.
+
+    achieved FLOP/s (byte/s where flops is 0); attainable in the same unit; efficiency = ratio
+    binds: memory | compute | launch | cannot tell;  idle: share of the OTHER resource unused
+    least_seconds: the time this work takes on the roof, launch overhead included
+    """
+
+    name: str
+    precision: Precision
+    level: str
+    threads: int
+    implementation: str
+    flops: float
+    bytes_read: float
+    bytes_written: float
+    seconds: Interval
+    achieved: Interval
+    attainable: Interval
+    efficiency: Interval
+    unit: str
+    binds: str
+    idle: float
+    least_seconds: float
+    source: str = ""
+    note: str = ""
+
+    @property
+    def bytes(self) -> float:
+        """Compulsory bytes of one execution."""
+        return self.bytes_read + self.bytes_written
+
+    @property
+    def intensity(self) -> float:
+        """FLOP/byte; 0 for a workload without arithmetic."""
+        return self.flops / self.bytes
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A device as measured: everything derived from samples.jsonl, remade by `fit`.
+
+    identity must match before samples are combined; conditions are recorded, never compared
+    skipped and not_measured say in words what is absent and why
+    """
+
+    schema_version: int
+    identity: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+    conditions: tuple[Mapping[str, Any], ...]
+    simulated: bool
+    ceilings: tuple[Ceiling, ...]
+    curves: tuple[Curve, ...]
+    placements: tuple[Placement, ...]
+    skipped: tuple[Mapping[str, str], ...] = ()
+    not_measured: tuple[str, ...] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)

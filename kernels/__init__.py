@@ -1,0 +1,1 @@
+"""The kernel families, in report order."""
