@@ -36,6 +36,9 @@ class Backend(Protocol):
     device: Device
     clock_source: str
 
+    def begin_round(self, round: int) -> None:
+        """A round starts (0: the pilot); a simulated device draws its between-round noise by it."""
+
     def variants(self, kernel: str, precision: Precision, level: str, threads: int) -> tuple[str, ...]:
         """Forms of `kernel` worth trying on this device, best guess first."""
 

@@ -1,0 +1,56 @@
+"""Other tools' formats, one file each: every one offers export(profile, path)."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+from bench.errors import UsageError
+from bench.profile.records import Profile
+
+FORMATS = {"csv": ".csv", "json": ".json", "parquet": ".parquet", "prometheus": ".prom"}
+"""Name of each format (a module of this package) and the ending of its files."""
+
+
+def export(profile: Profile, name: str, path: Path, allow_simulated: bool = False) -> None:
+    """Write `profile` to `path` in format `name`; UsageError lists the formats there are."""
+    ending(name)
+    refuse_simulated(profile, allow_simulated)
+    importlib.import_module(f"{__name__}.{name}").export(profile, path, allow_simulated)
+
+
+def ending(name: str) -> str:
+    """The usual end of file names of a format; UsageError lists the formats there are."""
+    if name not in FORMATS:
+        raise UsageError(f"unknown format {name!r}; valid: {', '.join(FORMATS)}")
+    return FORMATS[name]
+
+
+def refuse_simulated(profile: Profile, allowed: bool) -> None:
+    """Keep invented numbers out of other tools: UsageError for a simulated profile unless allowed."""
+    if profile.simulated and not allowed:
+        raise UsageError(
+            "this profile is SIMULATED and would pass for a measurement in another tool; "
+            "--allow-simulated exports it all the same, marked as simulated"
+        )
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A file that takes the place of `path` in one step, and only if the block ends well.
+
+    The unfinished file does not end like `path`, so that no collector picks it up.
+    """
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with unfinished.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)

@@ -1,0 +1,53 @@
+# Empirical roofline suite. Every verb can be run by hand; `make` alone lists them.
+MINUTES ?= 3
+DEVICE  ?=
+PYTHON  ?= python3
+VENV    ?= .venv
+RESULTS ?= results
+RUN     ?=
+ARGS    ?=
+
+PY      := $(if $(strip $(VENV)),$(VENV)/bin/python,$(PYTHON))
+NEED     = @"$(PYTHON)" -c "import sys; sys.exit(sys.version_info < (3, 6))" 2>/dev/null || \
+	{ echo "set-up: $(PYTHON) is no Python 3 that starts here: name one of 3.10 to 3.13 with PYTHON=..."; exit 1; }
+SETUP    = @"$(PYTHON)" -I bench/environment.py --venv "$(strip $(VENV))" --goal "$@"
+
+.DEFAULT_GOAL := help
+.PHONY: help setup setup-dev bench test lint types report perf clean
+
+help: ## list the verbs
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' Makefile | awk -F'|' '{printf "%-18s%s\n", $$1, $$2}'
+	@echo "Settings: MINUTES=$(MINUTES)  DEVICE=$(DEVICE)  PYTHON=$(PYTHON)  VENV=$(VENV)  (VENV= uses PYTHON as it is)"
+
+setup: ## make the environment and install what this machine needs (quick when done before)
+	$(NEED)
+	$(SETUP)
+
+setup-dev: ## the same with what test, lint and types need
+	$(NEED)
+	$(SETUP) --extra dev
+
+bench: ## measure this machine: ceilings, roofline, workloads (MINUTES=3, DEVICE=cpu or sim:NAME)
+	$(NEED)
+	$(SETUP)
+	@$(PY) -m bench run --minutes $(MINUTES) --results "$(RESULTS)" $(if $(strip $(DEVICE)),--device $(DEVICE))
+
+test: setup-dev ## run the tests (no device needed)
+	@$(PY) -m pytest $(ARGS)
+
+lint: setup-dev ## check style and format
+	@$(PY) -m ruff check . && $(PY) -m ruff format --check .
+
+types: setup-dev ## check the types of bench and kernels
+	@$(PY) -m mypy
+
+report: setup ## remake table and plot of the newest run (RUN=FOLDER for another)
+	@$(PY) -m bench report --results "$(RESULTS)" $(RUN)
+
+perf: setup-dev ## race the kernels against C references in one run, interleaved
+	@$(PY) -m tests.perf
+
+clean: ## remove the environment and caches made here; results stay
+	@"$(PYTHON)" -I bench/environment.py --venv "$(strip $(VENV))" --remove
+	@rm -rf .cache .mypy_cache .ruff_cache .pytest_cache .coverage htmlcov build *.egg-info
+	@find bench kernels tests -name __pycache__ -type d -prune -exec rm -rf {} +

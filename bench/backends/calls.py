@@ -1,0 +1,170 @@
+"""Points whose code is not an emitted loop: BLAS, the naive loop through Numba, real workloads."""
+
+from __future__ import annotations
+
+import itertools
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from bench.backends import Prepared
+from bench.device import Device
+from bench.errors import DeviceError, VerificationError
+from bench.native import loops
+from bench.profile.records import Point, Repetitions
+from kernels.fma import FACTOR
+from kernels.gemm import reference as gemm_reference
+from kernels.spec import Kernel, Work
+
+DTYPE: dict[str, Any] = {"fp64": np.float64, "fp32": np.float32}
+MOST = 1 << 40  # executions: no repetition ever gets there
+NAIVE_ITEMS = 1024  # x of the textbook loop: in L1, long enough for any vectoriser
+NAIVE_STEPS = 64
+CHECKED_EDGE = 48  # rows and columns of a product that are compared with the reference
+
+TimeNative = Callable[[int, list[Any], Any], Any]
+"""Times a native function on the team: (address, argument blocks, offsets) -> rows."""
+
+
+class Call(Protocol):
+    """What a prepared point of this file keeps as its handle."""
+
+    def check(self) -> None:
+        """Compare with the reference; VerificationError when it differs."""
+
+    def measure(self, amount: int, n: int) -> Repetitions:
+        """n repetitions of `amount` executions each."""
+
+    def close(self) -> None:
+        """Undo what preparing changed."""
+
+
+@dataclass
+class HostTimed:
+    """A callable timed by the host clock: right for calls that last milliseconds."""
+
+    run: Callable[[], Any]
+    verify: Callable[[], None]
+    undo: Callable[[], None] = lambda: None
+
+    def check(self) -> None:
+        """See Call."""
+        self.verify()
+
+    def measure(self, amount: int, n: int) -> Repetitions:
+        """See Call."""
+        rows = []
+        for _ in range(n):
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw
+            start = time.perf_counter()
+            for _ in range(amount):
+                self.run()
+            end = time.perf_counter()
+            rows.append((start, end, resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw - before))
+        return from_host(rows)
+
+    def close(self) -> None:
+        """See Call."""
+        self.undo()
+
+
+def from_host(rows: list[tuple[float, float, int]]) -> Repetitions:
+    """Repetitions from (start, end, involuntary switches) rows of the host clock."""
+    starts, ends, switches = zip(*rows, strict=True)
+    return Repetitions(starts, tuple(e - s for s, e in zip(starts, ends, strict=True)), switches)
+
+
+def naive(point: Point, kernel: Kernel) -> Prepared:
+    """The textbook loop as Numba compiles it: what a user's first attempt would report as pi."""
+    from numba import njit
+
+    body = njit(nogil=True)(kernel.plain)
+    x = np.ones(NAIVE_ITEMS, DTYPE[point.precision.inputs])
+    m = x.dtype.type(FACTOR)
+
+    def check() -> None:
+        small, factor = np.linspace(1, 2, 24, dtype=x.dtype), x.dtype.type(0.125)
+        want = kernel.reference(np, small, factor, 5)
+        body(small, factor, 5)
+        if not np.allclose(small, want, rtol=1e-5):
+            raise VerificationError("the naive loop differs from its reference; it is not timed")
+
+    def work(amount: int) -> Work:
+        return kernel.work(x.itemsize, {"n": NAIVE_ITEMS * NAIVE_STEPS * amount}, point.level)
+
+    return Prepared(point, work, 1, MOST, handle=HostTimed(lambda: body(x, m, NAIVE_STEPS), check))
+
+
+def gemm(point: Point, kernel: Kernel) -> Prepared:
+    """C = A B by the BLAS of NumPy, its threads limited to the point's."""
+    m, n, k = (point.sizes[name] for name in "mnk")
+    dtype = DTYPE[point.precision.inputs]
+    rng = np.random.default_rng(m + n + k)
+    a, b, c = rng.random((m, k), dtype), rng.random((k, n), dtype), np.empty((m, n), dtype)
+    item = c.itemsize
+    limits = threadpool_limits(point.threads, user_api="blas")
+
+    def check() -> None:
+        got = np.matmul(a, b)[:CHECKED_EDGE, :CHECKED_EDGE]
+        want = gemm_reference(np, a[:CHECKED_EDGE], b[:, :CHECKED_EDGE])
+        if not np.allclose(got, want, rtol=float(np.finfo(dtype).eps) * 4 * k**0.5, atol=0):
+            raise VerificationError(f"the BLAS product of {m}x{k} and {k}x{n} is wrong; it is not timed")
+
+    def work(amount: int) -> Work:
+        return kernel.work(item, point.sizes, point.level).times(amount)
+
+    call = HostTimed(lambda: np.matmul(a, b, out=c), check, limits.restore_original_limits)
+    return Prepared(point, work, 1, MOST, facts={"library": blas_name()}, handle=call)
+
+
+@dataclass
+class Execution:
+    """A real workload of the zoo: native on the team, or a library call that times itself."""
+
+    ready: Any
+    native: TimeNative
+    turn: Any
+
+    def check(self) -> None:
+        """See Call."""
+        self.ready.check()
+
+    def measure(self, amount: int, n: int) -> Repetitions:
+        """See Call; a repetition is one execution, each on the next of its operand sets."""
+        if self.ready.repeat is not None:
+            return from_host(self.ready.repeat(n))
+        offsets = np.array(list(itertools.islice(self.turn, n)), np.int64)
+        return loops.repetitions(self.native(self.ready.address, self.ready.blocks, offsets))
+
+    def close(self) -> None:
+        """See Call."""
+        self.ready.reset()
+
+
+def workload(point: Point, device: Device, native: TimeNative) -> Prepared:
+    """A workload by name at the point's sizes (the zoo's default sizes for `device` without any)."""
+    from bench.workloads.zoo import ZOO
+
+    if point.kernel not in ZOO:
+        raise DeviceError(f"unknown workload {point.kernel!r}; valid: {', '.join(ZOO)}")
+    chosen = ZOO[point.kernel]
+    sizes = point.sizes or chosen.sizes(device.memory_bytes, device.last_level_cache_bytes, point.threads)
+    first = np.zeros(1, np.int64)
+    ready = chosen.prepare(point.threads, sizes, lambda address, blocks: native(address, list(blocks), first))
+    facts = {"cold": ready.cold, "source": chosen.source, "in_place": chosen.in_place}
+    call = Execution(ready, native, itertools.cycle(ready.windows))
+    return Prepared(point, lambda amount: chosen.work(sizes), 1, 1, facts=facts, handle=call)
+
+
+def blas_name() -> str:
+    """The BLAS that NumPy uses, with version and kernel, as threadpoolctl sees it."""
+    for library in threadpool_info():
+        if library["user_api"] == "blas":
+            words = (library["internal_api"], library.get("version") or "", library.get("architecture") or "")
+            return " ".join(word for word in words if word)
+    return "unknown BLAS"

@@ -1,0 +1,202 @@
+"""The simulated device: known pi, beta, overlap, overhead and noise behind the verbs of every backend.
+
+    T = t0 + ((F/pi)^p + (Q/beta)^p)^(1/p)
+
+F/pi and Q/beta each carry log-normal noise, drawn per (seed, round, resource) between rounds and
+per (seed, round, point, call) within: a point measures the same in whatever order points come.
+The clock is virtual. Noise is centred where the suite reads a point (pi at the p75 of the rates,
+everything else at the median), so that a truth is what a report should say.
+The arithmetic of a stream is part of its measured beta, as on a real device; where arrays lie
+follows from their size, not from the level that a point claims.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
+from statistics import NormalDist
+from typing import Any
+
+import numpy as np
+
+from bench.backends import Prepared
+from bench.backends.simulation import cost as price
+from bench.backends.simulation.defects import Call, Defect, defect_of, kind_of, parse
+from bench.backends.simulation.truth import Truth, find, truth_of
+from bench.device import Cache, Device
+from bench.errors import DeviceError
+from bench.profile import roofline
+from bench.profile.encoding import plain
+from bench.profile.records import Point, Precision, Repetitions
+
+MOST = 1 << 40
+"""Units that a repetition may have: nothing is allocated, so nothing but the clock limits them."""
+
+
+class SimulatedBackend:
+    """A device whose truth is known; the verbs are explained in bench/backends/__init__.py."""
+
+    clock_source = "virtual"
+
+    def __init__(self, name: str, truth: Truth, defects: Sequence[Defect] = (), id: str = "") -> None:
+        self.truth = truth
+        self.defects = (*(defect_of(values) for values in truth.defects), *defects)
+        self.device = _device(name, truth, self.defects, id or f"sim:{name}")
+        self._seconds = 0.0
+        self.begin_round(0)
+
+    @classmethod
+    def named(cls, text: str) -> SimulatedBackend:
+        """The device of "NAME", "FILE.yaml", or either with "+defect,setting=number" behind it."""
+        cut = text.find("+", max(text.rfind(".yaml"), text.rfind(".yml"), 0))
+        cut = len(text) if cut < 0 else cut
+        name, truth = find(text[:cut])
+        # An absolute path would carry a user's name into the results.
+        shown = Path(text[:cut]).name if Path(text[:cut]).is_absolute() else text[:cut]
+        defects = [defect_of(parse(part)) for part in text[cut:].split("+") if part]
+        return cls(name, truth, defects, f"sim:{shown}{text[cut:]}")
+
+    @classmethod
+    def again(cls, device: Device) -> SimulatedBackend:
+        """The same device from its record, though its YAML file be gone; FileError if that is damaged."""
+        identity = device.identity
+        parameters = {**identity.get("parameters", {}), "defects": identity.get("defects", [])}
+        name = str(identity.get("device", "")).removeprefix("SIMULATED ")
+        return cls(name, truth_of(parameters, f"the record of {device.id}"), (), device.id)
+
+    def begin_round(self, round: int) -> None:
+        """Everything measured from now on carries the noise of `round` (0: the pilot)."""
+        self._round = round
+        self._calls: dict[str, int] = {}
+
+    def variants(self, kernel: str, precision: Precision, level: str, threads: int) -> tuple[str, ...]:
+        """Forms of `kernel`; which of them is best is part of the truth (variant_spread)."""
+        return price.variants(kernel)
+
+    def unsupported(self, point: Point) -> str:
+        """Why `point` cannot be measured here, or "" if it can."""
+        name, precision = self.device.name, point.precision.inputs
+        if precision not in self.truth.pi:
+            return f"{name}: {self.device.precisions.get(precision) or f'no {precision} arithmetic'}"
+        if not 1 <= point.threads <= self.truth.threads:
+            return f"{name} has {self.truth.threads} threads, not {point.threads}"
+        if point.level and point.level not in self.truth.levels:
+            return f"{name} has no level {point.level}; it has {', '.join(self.truth.levels)}"
+        known = price.known_kernels(point.family)
+        return "" if point.kernel in known else f"{name} knows no {point.kernel}; it knows {', '.join(known)}"
+
+    def prepare(self, point: Point) -> Prepared:
+        """Work out what the point costs; MemoryError when its arrays exceed the memory."""
+        if reason := self.unsupported(point):
+            raise DeviceError(f"{reason}; leave it out")
+        cost, memory = price.cost(self.truth, point), self.truth.memory.bytes
+        if cost.allocated > memory:
+            raise MemoryError(
+                f"{self.device.name}: {cost.allocated:.4g} byte wanted, {memory:.4g} byte there"
+            )
+        facts = {"simulated": True, "allocated_bytes": int(cost.allocated)}
+        prepared = Prepared(point, cost.unit.times, 1, MOST, 1, facts, cost)
+        for defect in self.defects:
+            prepared = defect.prepare(prepared, cost.allocated)
+        return prepared
+
+    def verify(self, prepared: Prepared) -> None:
+        """Nothing is computed, so nothing differs, unless a defect says so."""
+        for defect in self.defects:
+            defect.verify(prepared)
+
+    def warm_up(self, seconds: float) -> None:
+        """Let `seconds` of virtual time pass."""
+        self._seconds += seconds
+
+    def measure(self, prepared: Prepared, amount: int, n: int) -> Repetitions:
+        """n repetitions of `amount` units; ValueError for an amount that `prepared` does not allow."""
+        if not (prepared.least <= amount <= prepared.most and amount % prepared.step == 0 and n >= 1):
+            raise ValueError(f"{n} x {amount} units: allowed are {prepared.least} to {prepared.most}")
+        key = prepared.point.key
+        call = self._calls[key] = self._calls.get(key, 0) + 1
+        seconds = self._model(prepared.handle, amount, self._generator(key, call).standard_normal(n))
+        done = self._repetitions(tuple(seconds.tolist()))
+        for i, defect in enumerate(self.defects):
+            generator = self._generator(key, call, f"defect {i}")
+            done = defect.measure(done, Call(prepared, amount, self._slowdown(prepared, amount), generator))
+            done = replace(done, start=self._starts(done.seconds))
+        self._seconds = done.start[-1] + done.seconds[-1]
+        return done
+
+    def release(self, prepared: Prepared) -> None:
+        """Nothing was allocated."""
+
+    def conditions(self) -> Mapping[str, Any]:
+        """A quiet machine, as far as no defect disturbs it."""
+        values: Mapping[str, Any] = {"simulated": True, "load": 0.0, "clock_hz": self.truth.clock_hz}
+        for defect in self.defects:
+            values = defect.conditions(values, self._seconds)
+        return values
+
+    def now(self) -> float:
+        """Virtual seconds since the backend was opened."""
+        return self._seconds
+
+    def _starts(self, seconds: tuple[float, ...]) -> tuple[float, ...]:
+        return tuple(accumulate(seconds[:-1], initial=self._seconds))
+
+    def _repetitions(self, seconds: tuple[float, ...]) -> Repetitions:
+        n = len(seconds)
+        clock = (self.truth.clock_hz,) * n
+        return Repetitions(self._starts(seconds), seconds, (0,) * n, (1.0,) * n, clock)
+
+    def _generator(self, *what: object) -> np.random.Generator:
+        text = "|".join(str(part) for part in (self.truth.seed, self._round, *what))
+        digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
+        return np.random.default_rng(int.from_bytes(digest, "big"))
+
+    def _between(self, resource: str) -> float:
+        """This round's factor on the seconds of a resource: pi of a precision, beta of a level."""
+        normal = self._generator("resource", resource).standard_normal()
+        return float(np.exp(self.truth.noise.between * normal))
+
+    def _model(self, cost: price.Cost, amount: int, normal: Any, clock: float = 1.0) -> Any:
+        """Seconds per repetition; `clock` is the core clock's share, which pi and the caches follow."""
+        within = self.truth.noise.within
+        compute = amount * cost.compute / clock * self._between(f"pi {cost.precision}")
+        memory = amount * sum(
+            seconds * self._between(f"beta {level}") / (1.0 if level == "DRAM" else clock)
+            for level, seconds in cost.memory
+        )
+        slow = np.exp(within * (normal + NormalDist().inv_cdf(cost.read_at)))
+        return self.truth.t0 + roofline.seconds(compute, memory, 1.0, 1.0, self.truth.p) * slow
+
+    def _slowdown(self, prepared: Prepared, amount: int) -> Callable[[float], float]:
+        typical = np.zeros(1)
+        full = self._model(prepared.handle, amount, typical)[0]
+        return lambda clock: float(self._model(prepared.handle, amount, typical, clock)[0] / full)
+
+
+def _device(name: str, truth: Truth, defects: Sequence[Defect], id: str) -> Device:
+    kinds = [kind_of(defect) for defect in defects]
+    slug = "".join(c if c.isalnum() and c.isascii() else "-" for c in "-".join((name, *kinds)).lower())
+    parameters = plain(truth)
+    del parameters["defects"]
+    ills = [{"kind": kind, **plain(defect)} for kind, defect in zip(kinds, defects, strict=True)]
+    return Device(
+        id=id,
+        kind="simulated",
+        name=f"SIMULATED {name}" + (f" with {', '.join(kinds)}" if kinds else ""),
+        slug=f"sim-{slug}",
+        state="simulated",
+        threads=truth.threads,
+        memory_bytes=int(truth.memory.bytes),
+        caches=tuple(Cache(c.level, int(c.bytes), c.sharers, c.instances) for c in truth.caches),
+        precisions={**dict.fromkeys(truth.pi, ""), **truth.unsupported},
+        identity={
+            "device": f"SIMULATED {name}",
+            "kind": "simulated",
+            "parameters": parameters,
+            "defects": ills,
+        },
+        facts={"clock_hz": truth.clock_hz},
+    )

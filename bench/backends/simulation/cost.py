@@ -1,0 +1,146 @@
+"""What a point costs on a simulated device: seconds at pi and at beta of each level, per unit of work."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from bench.backends.simulation.truth import Truth
+from bench.intervals import MEDIAN, P75
+from bench.profile.records import Point
+from kernels import KERNELS
+from kernels.mix import BLOCK_VECTORS
+from kernels.spec import ITEM_BYTES, Kernel, StreamShape, Work
+from kernels.stream import hidden_streams
+
+VECTOR_BYTES = 32
+"""Width of the pretended vectors: it sets the grain of a repetition, no rate depends on it."""
+
+TYPICAL_EFFICIENCY = 0.8
+"""Efficiency of a workload that the truth says nothing about."""
+
+VARIANTS = {
+    "fma": ("12 chains", "10 chains", "16 chains", "8 chains"),
+    "fma-naive": ("numba",),
+    "stream": ("s3u4", "s6u2", "s1u8"),
+    "mix": ("s6u2 prefetch", "s6u2", "s3u4"),
+    "gemm": ("square",),
+    "cache": ("s1u8", "s1u12"),
+}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one unit takes, in s: `compute` at pi of `precision`, `memory` at beta by level.
+
+    unit: its work;  allocated: bytes that all arrays of the point take together
+    read_at: quantile of the rates that the suite reads this kind of point at
+    """
+
+    unit: Work
+    allocated: float
+    precision: str
+    compute: float = 0.0
+    memory: tuple[tuple[str, float], ...] = ()
+    read_at: float = MEDIAN
+
+    def slower(self, factor: float) -> Cost:
+        """The same work, every second of it `factor` times as long."""
+        memory = tuple((level, seconds * factor) for level, seconds in self.memory)
+        return replace(self, compute=self.compute * factor, memory=memory)
+
+
+def variants(kernel: str) -> tuple[str, ...]:
+    """Names of the forms of a kernel; of a workload, the only one."""
+    if kernel not in KERNELS:
+        return ("simulated",)
+    return VARIANTS.get(kernel) or VARIANTS[KERNELS[kernel].family]
+
+
+def known_kernels(family: str) -> tuple[str, ...]:
+    """Names that a point of this family may have."""
+    return tuple(zoo() if family == "workload" else KERNELS)
+
+
+def zoo() -> Mapping[str, Any]:
+    """The workloads by name; imported late because the zoo brings its compilers."""
+    from bench.workloads.zoo import ZOO
+
+    return ZOO
+
+
+def cost(truth: Truth, point: Point) -> Cost:
+    """Cost of one unit of `point`: a block of 12 vectors, a pass over a cache, a product, a workload."""
+    if point.family == "workload":
+        return _workload(truth, point)
+    kernel, precision = KERNELS[point.kernel], point.precision.inputs
+    arrays = _arrays(kernel)
+    unit = kernel.work(ITEM_BYTES[precision], _unit_sizes(point, arrays), point.level)
+    compute = unit.flops / truth.pi_at(precision, point.threads)
+    if point.family == "fma":
+        share = truth.naive if point.kernel == "fma-naive" else 1.0
+        found = Cost(unit, 0.0, precision, compute / share, read_at=P75)
+    elif point.family == "gemm":
+        share = truth.library_share(point.sizes["m"], point.sizes["n"], point.sizes["k"])
+        found = Cost(unit, unit.bytes(point.level), precision, compute / share, read_at=P75)
+    else:
+        together = point.threads if point.family == "cache" else arrays
+        allocated = float(point.sizes["bytes"] * together)
+        traffic = _traffic(truth, point, kernel, unit, allocated)
+        found = Cost(unit, allocated, precision, compute if point.family == "mix" else 0.0, traffic)
+    return found.slower(1 / _variant_share(truth, point))
+
+
+def _arrays(kernel: Kernel) -> int:
+    shape = kernel.shape
+    return len({*shape.loads, *shape.stores}) if isinstance(shape, StreamShape) else 1
+
+
+def _unit_sizes(point: Point, arrays: int) -> Mapping[str, int]:
+    """Sizes of one unit in the kernel's own words."""
+    item_bytes = ITEM_BYTES[point.precision.inputs]
+    if point.family == "gemm":
+        return point.sizes
+    if point.family == "cache":
+        return {"n": point.sizes["bytes"] * point.threads // (item_bytes * arrays)}
+    block = {"n": BLOCK_VECTORS * VECTOR_BYTES // item_bytes * point.threads}
+    return {**block, "fma": point.sizes["fma"]} if point.family == "mix" else block
+
+
+def _traffic(
+    truth: Truth, point: Point, kernel: Kernel, unit: Work, working_set: float
+) -> tuple[tuple[str, float], ...]:
+    """Seconds per unit at each level that serves part of it; write-allocate slows the DRAM part."""
+    shares = truth.residency(working_set, point.threads)
+    traffic = dict.fromkeys(shares, unit.bytes(point.level))
+    if truth.memory.write_allocate and isinstance(kernel.shape, StreamShape) and "DRAM" in traffic:
+        streams = len(kernel.shape.loads) + len(kernel.shape.stores)
+        traffic["DRAM"] *= 1 + hidden_streams(kernel.shape, point.store) / streams
+    return tuple(
+        (level, share * traffic[level] / truth.beta_at(level, kernel.access, point.threads))
+        for level, share in shares.items()
+    )
+
+
+def _workload(truth: Truth, point: Point) -> Cost:
+    """The p-norm at the work's own read fraction, slower by a fixed efficiency per workload."""
+    unit: Work = zoo()[point.kernel].work(point.sizes)
+    level = point.level or "DRAM"
+    memory = unit.bytes(level) / truth.beta_of_mixture(unit.read_fraction(level), point.threads)
+    compute = unit.flops / truth.pi_at(point.precision.inputs, point.threads)
+    efficiency = truth.workloads.get(point.kernel, truth.workloads.get("default", TYPICAL_EFFICIENCY))
+    found = Cost(unit, unit.bytes(level), point.precision.inputs, compute, (("DRAM", memory),))
+    return found.slower(1 / efficiency)
+
+
+def _variant_share(truth: Truth, point: Point) -> float:
+    """1 for the best variant, 1 - variant_spread for the worst; which is which depends on the seed."""
+    names = variants(point.kernel)
+    if not truth.variant_spread or len(names) < 2 or point.variant not in names:
+        return 1.0
+    text = f"{truth.seed}|{point.kernel}|{point.precision.label}"
+    best = hashlib.blake2b(text.encode()).digest()[0] % len(names)
+    rank = (names.index(point.variant) - best) % len(names)
+    return 1.0 - truth.variant_spread * rank / (len(names) - 1)

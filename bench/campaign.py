@@ -1,0 +1,276 @@
+"""A run inside its time box: pilot, whole rounds in shuffled order, extra ones where intervals are wide."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+from bench.intervals import clean_rates, interval, quantile
+from bench.planned import Plan, Planned
+from bench.profile.records import Point, Sample
+from bench.progress import Screen, duration
+from bench.runners import Runner
+from bench.store import Store
+from bench.timebox import Allotment, Ledger, TimeBox, allot
+
+PILOT_SHARE = 0.2
+WARM_UP = 0.3
+"""Seconds of work before the first point of a round that is not measured cold."""
+
+EXTRA_SHARE = 0.15
+"""Share of the box that one extra round may take: many short rounds narrow an interval fastest."""
+
+PATIENCE, GRACE = 20.0, 10.0
+"""Seconds without an answer after which a point is given up; and beyond the end of the box."""
+
+TOUCHED_PER_SECOND = 100e6
+"""Byte/s at which even a slow machine fills new arrays."""
+
+HEADLINES = (("fma", "first pi"), ("read", "first beta"), ("triad", "first beta"))
+
+
+def rate(sample: Sample, q: float) -> float | None:
+    """FLOP/s of a sample (byte/s where its kernel is named after its traffic), None when it has none."""
+    works = sample.bytes if sample.point.family in ("stream", "cache") else sample.flops or sample.bytes
+    rates = clean_rates(works, sample.repetitions).rates if sample.status == "ok" and works else ()
+    return quantile(rates, q) if rates else None
+
+
+def winners(trials: Iterable[Planned], samples: Iterable[Sample]) -> dict[str, str]:
+    """The variant with the highest median rate of every choice that was tried."""
+    tried = {sample.point.key: sample for sample in samples if sample.round == 0}
+    best: dict[str, tuple[float, str]] = {}
+    for trial in trials:
+        sample = tried.get(trial.point.key)
+        value = rate(sample, 0.5) if sample else None
+        if value is not None and value > best.get(trial.tune, (0.0, ""))[0]:
+            best[trial.tune] = (value, trial.point.variant)
+    return {tune: variant for tune, (_, variant) in best.items()}
+
+
+def named(point: Point) -> str:
+    """A point for the progress line."""
+    size = ", ".join(f"{k} {v}" for k, v in point.sizes.items() if k != "plateau")
+    threads = f"{point.threads} thread" + ("s" if point.threads > 1 else "")
+    return " ".join(filter(None, (point.kernel, point.precision.label, point.level, size, threads)))
+
+
+@dataclass
+class Campaign:
+    """Runs a plan; everything it learns is in the store before the next point begins."""
+
+    runner: Runner
+    store: Store
+    box: TimeBox
+    plan: Plan
+    screen: Screen
+    seed: int
+    ledger: Ledger = field(default_factory=Ledger)
+    shown: set[str] = field(default_factory=set)
+
+    def run(self) -> None:
+        """Pilot, planned rounds, extra rounds; then say what was not measured."""
+        points = self.plan.settled(self.pilot())
+        self._remember(points)
+        self.planned_rounds(points)
+        self.extra_rounds(points)
+        self.screen.end()
+        self.store.append_note(text="finished", not_measured=[*self.plan.notes, *self.unmeasured(points)])
+
+    def _remember(self, points: Sequence[Planned]) -> None:
+        """Learn the costs of what an interrupted run measured."""
+        known = {p.key: p for p in (*self.plan.pilot, *points)}
+        for sample in self.store.samples:
+            planned = known.get(f"{sample.regime}/{sample.point.key}")
+            if planned and planned.key not in self.ledger.points:
+                self.ledger.add(planned, sample)
+
+    # -- the pilot ---------------------------------------------------------------------------
+
+    def pilot(self) -> Mapping[str, str]:
+        """Try the variants of every choice (round 0, opened for planning already); the winners.
+
+        A run that is resumed keeps the winners it had.
+        """
+        for note in self.store.notes:
+            if "winners" in note:
+                return dict(note["winners"])
+        if self.plan.pilot:
+            self._begin(0, "pilot", len(self.plan.pilot), "choosing the best form of each loop", "pilot")
+            self.runner.warm_up(WARM_UP)
+            self._try_all(self.box.left * PILOT_SHARE)
+            self.runner.close()
+        found = winners(self.plan.pilot, self.store.samples)
+        chosen = {**self.plan.guesses, **found}
+        self.store.append_note(text="variants chosen by the pilot's medians", winners=chosen)
+        return chosen
+
+    def _try_all(self, seconds: float) -> None:
+        end, kernel = self.box.elapsed + seconds, ""
+        headline = {kernel for kernel, _ in HEADLINES}
+        for order, trial in enumerate(self.plan.pilot):
+            if trial.point.kernel != kernel:
+                self._show_headlines()
+                kernel = trial.point.kernel
+            first = kernel in headline and trial.point.scope == "all"
+            if self.store.holds(0, trial.key) or (self.box.elapsed > end and not first):
+                continue
+            self._measure(trial, order, 1.0, order)
+        self._show_headlines()
+
+    def _show_headlines(self) -> None:
+        """The first pi and beta, as soon as there are any."""
+        from bench.report.units import si
+
+        for kernel, what in HEADLINES:
+            found = [s for s in self.store.samples if s.point.kernel == kernel and s.point.scope == "all"]
+            for precision in dict.fromkeys(s.point.precision.label for s in found):
+                name = f"{kernel} {precision}"
+                rates = [(rate(s, 0.5), s.point) for s in found if s.point.precision.label == precision]
+                known = [(value, point) for value, point in rates if value is not None]
+                if known and name not in self.shown:
+                    value, point = max(known, key=lambda k: k[0])
+                    unit = "FLOP/s" if kernel == "fma" else "byte/s"
+                    how = f"{name}, {point.variant}, {point.threads} threads"
+                    self.screen.say(f"  {what}: {si(value, unit)} ({how}; the rounds will tell)")
+                    self.shown.add(name)
+
+    # -- rounds ------------------------------------------------------------------------------
+
+    def planned_rounds(self, points: Sequence[Planned]) -> None:
+        """Whole rounds until the planned number is reached or the box is full."""
+        preset = self.plan.preset
+        while (done := self._complete()) < preset.rounds:
+            wanted, least = preset.rounds - done, max(1, preset.least_rounds - done)
+            allotment = allot(self.ledger, self._worth_it(points), self.box.left, wanted, least)
+            cost = self.ledger.round(allotment.kept, allotment.scale)
+            if not allotment.kept or (done and self.box.left < cost):
+                break
+            if not self._round("planned", allotment, done + 1, done + allotment.rounds):
+                break
+
+    def _complete(self) -> int:
+        return sum(note["kind"] == "planned" and note["complete"] for note in self._ends())
+
+    def _ends(self) -> list[Mapping[str, Any]]:
+        return [note for note in self.store.notes if note.get("event") == "end"]
+
+    def _number(self, kind: str) -> int:
+        """The round to go on with: one of this kind that was cut short in an earlier run, else a new one."""
+        begun = {n["round"]: n["kind"] for n in self.store.notes if n.get("event") == "begin"}
+        over = {n["round"] for n in self._ends() if n["complete"] or n["kind"] == "extra"}
+        open_rounds = [r for r, k in begun.items() if k == kind == "planned" and r not in over]
+        return min(open_rounds, default=max(begun, default=0) + 1)
+
+    def _worth_it(self, points: Sequence[Planned]) -> list[Planned]:
+        """Points that were not skipped and did not fail twice: a third time tells nothing new."""
+        failures: Counter[str] = Counter()
+        for sample in self.store.samples:
+            if sample.status != "ok" and sample.round > 0:
+                failures[f"{sample.regime}/{sample.point.key}"] += 2 if sample.status == "skipped" else 1
+        return [p for p in points if failures[p.key] < 2]
+
+    def _round(self, kind: str, allotment: Allotment, shown: int, of: int) -> bool:
+        """One round in a process of its own; whether it was completed inside the box."""
+        number, began = self._number(kind), self.box.elapsed
+        points = self._shuffled(allotment.kept, number)
+        text = f"{len(points)} points, {duration(self.ledger.round(points, allotment.scale))}"
+        name = f"round {shown} of {of}" if kind == "planned" else f"extra round {shown}, widest intervals"
+        self._begin(number, kind, len(points), text, name)
+        spent = self.ledger.spent
+        self.runner.open(number)
+        complete = self._measure_all(points, number, allotment.scale)
+        self.runner.close()
+        self.ledger.starts.append(max(0.0, self.box.elapsed - began - (self.ledger.spent - spent)))
+        self.store.append_note(event="end", round=number, kind=kind, complete=complete)
+        self._show_headlines()
+        return complete
+
+    def _begin(self, number: int, kind: str, points: int, text: str, name: str) -> None:
+        self.screen.begin(f"{name}: {text}, {duration(self.box.left)} left", points)
+        if any(c["round"] == number for c in self.store.conditions):
+            return
+        self.store.append_note(event="begin", round=number, kind=kind)
+        self.store.append_conditions(number, self.runner.conditions())
+
+    def _shuffled(self, points: Sequence[Planned], number: int) -> list[Planned]:
+        """The order of a round, the same when it is resumed; burst comes first, on a cool device."""
+        order = sorted(points, key=lambda p: p.key)
+        random.Random(f"{self.seed}/{number}").shuffle(order)
+        return sorted(order, key=lambda p: p.regime != "burst")
+
+    def _measure_all(self, points: Sequence[Planned], number: int, scale: float) -> bool:
+        warm = False
+        for order, planned in enumerate(points):
+            if self.store.holds(number, planned.key):
+                continue
+            if self.box.left <= 0 and (number > 1 or planned.priority > 0):
+                return False
+            if planned.regime != "burst" and not warm:
+                self.runner.warm_up(WARM_UP)
+                warm = True
+            self._measure(planned, order, scale, order)
+        return True
+
+    def _measure(self, planned: Planned, order: int, scale: float, done: int) -> None:
+        self.screen.point(named(planned.point), done, self.box.left)
+        touching = 3 * planned.point.sizes.get("bytes", 0) / TOUCHED_PER_SECOND
+        limit = PATIENCE + 20 * planned.budget + touching
+        limit = min(limit, max(self.box.left, 0.0) + GRACE)
+        sample = self.runner.measure(planned, order, scale, limit)
+        self.store.append(sample)
+        self.ledger.add(planned, sample)
+
+    # -- what is still wide ------------------------------------------------------------------
+
+    def extra_rounds(self, points: Sequence[Planned]) -> None:
+        """Spend what is left of the box on the ceilings whose intervals exceed their caps most."""
+        for extra in range(2 * self.plan.preset.rounds):
+            chosen = self._fitting(self._wide(self._worth_it(points)))
+            if not chosen or not self._round("extra", Allotment(1, 1.0, tuple(chosen), ()), extra + 1, 0):
+                break
+
+    def _wide(self, points: Sequence[Planned]) -> list[Planned]:
+        """Ceilings over their caps, the widest first."""
+        rates: dict[str, list[float]] = defaultdict(list)
+        q = {p.key: p.q for p in points}
+        for sample in self.store.samples:
+            key = f"{sample.regime}/{sample.point.key}"
+            if sample.round > 0 and key in q and (value := rate(sample, q[key])) is not None:
+                rates[key].append(value)
+        widths = {key: interval(values).half_width for key, values in rates.items()}
+        over = {p.key: (widths.get(p.key) or 0.0) / p.cap for p in points if _is_ceiling(p)}
+        return sorted((p for p in points if over.get(p.key, 0.0) > 1.0), key=lambda p: -over[p.key])
+
+    def _fitting(self, points: Sequence[Planned]) -> list[Planned]:
+        """As many as one extra round may take."""
+        room = min(self.box.left, EXTRA_SHARE * self.box.seconds) - self.ledger.start
+        chosen = []
+        for planned in points:
+            room -= self.ledger.predict(planned, 1.0)
+            if room < 0:
+                break
+            chosen.append(planned)
+        return chosen
+
+    def unmeasured(self, points: Sequence[Planned]) -> list[str]:
+        """In words, what of the plan was measured in no round, and what in fewer than the others."""
+        counts = Counter(f"{s.regime}/{s.point.key}" for s in self.store.samples if s.round > 0)
+        never = [p for p in points if not counts[p.key]]
+        groups = Counter((p.point.kernel, p.point.precision.label, p.point.scope) for p in never)
+        texts = [
+            f"{kernel} {precision} ({scope}): {n} point{'s' * (n > 1)}, the time box ended first"
+            for (kernel, precision, scope), n in groups.items()
+        ]
+        usual = median(counts.values()) if counts else 0
+        few = sum(0 < counts[p.key] < usual / 2 for p in self._worth_it(points))
+        return texts + ([f"{few} points were measured in fewer rounds than the rest"] if few else [])
+
+
+def _is_ceiling(planned: Planned) -> bool:
+    point = planned.point
+    return point.family in ("fma", "stream", "gemm") or "plateau" in point.sizes

@@ -1,0 +1,291 @@
+"""The command line: one verb a function; everything heavy is imported by the verb that needs it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from bench.errors import FileError, NotConverged, UsageError
+
+if TYPE_CHECKING:
+    from bench.profile.records import Profile
+
+
+class Verbs(TyperGroup):
+    """The verbs; whatever they raise ends as one sentence on stderr and a documented exit code."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb of the command line; with --debug failures keep their traceback."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except BrokenPipeError:
+            sys.stdout = None  # nobody reads it: nothing to flush at exit
+            raise typer.Exit(141) from None
+        except (Exception, KeyboardInterrupt) as error:
+            if type(error).__module__.startswith(("typer", "click")):
+                raise
+            raise typer.Exit(_told(error, bool(ctx.params.get("debug")))) from None
+
+
+def _told(error: BaseException, debug: bool) -> int:
+    """Print the one sentence (and the traceback if asked for); the exit code."""
+    from bench.outcome import outcome
+
+    if debug:
+        import traceback
+
+        traceback.print_exception(error, file=sys.stderr)
+    code, sentence = outcome(error)
+    print(f"Error: {sentence}" if code != 130 else sentence, file=sys.stderr)
+    return code
+
+
+app = typer.Typer(
+    cls=Verbs,
+    rich_markup_mode=None,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print strict JSON (docs/format.md) and nothing else.")]
+Results = Annotated[Path, typer.Option(help="Folder of the result folders.", file_okay=False)]
+Folder = Annotated[Path, typer.Argument(help="A result folder or its profile.json.")]
+Newest = Annotated[Path | None, typer.Argument(help="A result folder; the newest one when omitted.")]
+Simulated = Annotated[bool, typer.Option("--allow-simulated", help="Go on with a simulated profile, marked.")]
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from bench.profile.records import SCHEMA_VERSION, TOOL_VERSION
+
+        print(f"empirical-roofline {TOOL_VERSION} (schema {SCHEMA_VERSION})")
+        raise typer.Exit
+
+
+@app.callback()
+def program(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of a failure.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    """Measure the real roofline of this machine and place real workloads on it."""
+
+
+@app.command()
+def run(
+    device: Annotated[str, typer.Option(help="cpu, auto, sim:NAME or sim:FILE.yaml.")] = "auto",
+    minutes: Annotated[float | None, typer.Option(help="Time box of the whole run.")] = None,
+    preset: Annotated[str | None, typer.Option(help="quick (1 min), standard (3) or full (15).")] = None,
+    results: Results = Path("results"),
+    resume: Annotated[Path | None, typer.Option(help="Go on with this unfinished result folder.")] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads of the roof; all when omitted.")] = None,
+    precisions: Annotated[str, typer.Option(help="Comma-separated: fp64,fp32. All when omitted.")] = "",
+    families: Annotated[str, typer.Option(help="Comma-separated: fma,stream,... All when omitted.")] = "",
+    strict: Annotated[bool, typer.Option("--strict", help="Fail unless every ceiling converged.")] = False,
+    no_workloads: Annotated[bool, typer.Option("--no-workloads", help="Place no workloads.")] = False,
+    as_json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Measure, fit, place and report within a time box."""
+    _check_box(minutes, preset)
+    if resume is not None and not (resume / "samples.jsonl").is_file():
+        raise FileError(f"nothing to resume: {resume} holds no samples.jsonl")
+    from bench import suite
+    from bench.report import remake
+
+    folder = suite.run(
+        device=device,
+        minutes=minutes,
+        preset=preset,
+        results=results,
+        resume=resume,
+        threads=threads,
+        precisions=_names(precisions),
+        families=_names(families),
+        workloads=not no_workloads,
+        quiet=quiet,
+    )
+    table = remake.report(folder)
+    _show_result(folder, table, as_json)
+    if strict:
+        _check_converged(_profile(folder))
+
+
+@app.command()
+def devices(as_json: Json = False) -> None:
+    """List what can be measured here."""
+    from bench import devices as found
+
+    rows = found.list_devices()
+    _show(as_json, {"devices": rows}, found.table(rows))
+
+
+@app.command()
+def fit(folder: Folder, as_json: Json = False) -> None:
+    """Recompute profile.json from samples.jsonl."""
+    from bench import ceilings, store
+
+    raw = store.read_log(folder)
+    profile = ceilings.derive(raw.header, raw.conditions, raw.samples)
+    store.write_profile(folder, profile)
+    counts = f"{len(profile.ceilings)} ceilings, {len(profile.curves)} curves"
+    text = f"{folder / 'profile.json'}: {counts}, {len(profile.placements)} workloads; now run `report`"
+    _show_result(folder, text, as_json)
+
+
+@app.command()
+def report(folder: Newest = None, results: Results = Path("results"), as_json: Json = False) -> None:
+    """Remake table and plot from the files."""
+    from bench.report import remake
+
+    folder = folder or _newest(results)
+    _show_result(folder, remake.report(folder), as_json)
+
+
+@app.command()
+def compare(
+    a: Folder,
+    b: Folder,
+    plot: Annotated[Path | None, typer.Option(help="Draw both roofs: FILE.svg and FILE.png.")] = None,
+    allow_simulated: Simulated = False,
+    as_json: Json = False,
+) -> None:
+    """Say whether B is faster than A, ceiling by ceiling."""
+    from bench import compare as comparing
+
+    profiles = _profile(a), _profile(b)
+    comparison = comparing.compare(*profiles, allow_simulated)
+    if plot is not None:
+        if plot.suffix not in ("", ".svg", ".png"):
+            raise UsageError(f"cannot draw {plot.suffix} files; valid endings: .svg, .png (both are written)")
+        from bench.report.plot import draw
+
+        draw(profiles, plot.with_suffix(".svg"), plot.with_suffix(".png"))
+    from bench.report.comparison import render
+
+    _show(as_json, comparison, render(comparison))
+
+
+@app.command()
+def export(
+    folder: Folder,
+    to: Annotated[str, typer.Option(help="csv, json, parquet or prometheus.")],
+    output: Annotated[Path | None, typer.Option(help="File to write; in FOLDER when omitted.")] = None,
+    allow_simulated: Simulated = False,
+    as_json: Json = False,
+) -> None:
+    """Write the measured numbers in another tool's format."""
+    from bench import exporters
+
+    home = folder.parent if folder.is_file() else folder
+    path = output or home / f"roofline{exporters.ending(to)}"
+    exporters.export(_profile(folder), to, path, allow_simulated)
+    _show(as_json, {"format": to, "file": path.as_posix()}, str(path))
+
+
+@app.command()
+def laws(
+    folder: Newest = None,
+    results: Results = Path("results"),
+    pi: Annotated[str, typer.Option(help='Peak rate: FLOP/s, or "91.3 GFLOP/s".')] = "",
+    beta: Annotated[str, typer.Option(help='Bandwidth: byte/s, or "20 GB/s".')] = "",
+    overlap: Annotated[float | None, typer.Option(help="Overlap at the ridge, 0 to 1.")] = None,
+    overhead: Annotated[float | None, typer.Option(help="T0 of one launch in seconds.")] = None,
+    precision: Annotated[str, typer.Option(help="Whose pi to take from FOLDER.")] = "fp64",
+    mode: Annotated[str, typer.Option(help="Whose beta and overlap: read-only or in-place.")] = "read-only",
+    intensity: Annotated[float | None, typer.Option(help="FLOP/byte; the ridge when omitted.")] = None,
+    flops: Annotated[float | None, typer.Option(help="FLOP of one launch, so that T0 counts.")] = None,
+    movement: Annotated[float | None, typer.Option(help="Seconds of movement alone.")] = None,
+    compute: Annotated[float | None, typer.Option(help="Seconds of compute alone.")] = None,
+    factor: Annotated[list[float] | None, typer.Option(help="Factor s, repeatable; 3 and 9.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what raising pi, beta or I, or lowering T0, buys."""
+    from bench import laws as model
+    from bench.report import ways
+
+    timed = movement is not None or compute is not None
+    if (pi or beta) and folder is not None:
+        raise UsageError("give a FOLDER or --pi and --beta, not both")
+    if timed and (pi or beta or intensity is not None or flops is not None):
+        raise UsageError("--movement and --compute stand alone: leave out --pi, --beta, --intensity, --flops")
+    roof = None
+    if pi or beta:
+        roof = model.given_roof(pi, beta, overhead)
+    elif folder is not None or not timed:
+        roof = model.measured_roof(_profile(folder or _newest(results)), precision, mode, overhead)
+    known = model.given_overlap(overlap) or (roof.omega if roof else None)
+    if timed or roof is None:
+        job, at = model.timed_job(movement, compute, overhead), None
+    else:
+        at = roof.ridge if intensity is None else intensity
+        job = model.placed_job(roof, at, flops)
+    found = model.ways_up(job, model.factors(factor or (3.0, 9.0)), known)
+    parts = (job, found, known, None if timed else roof, at)
+    _show(as_json, ways.record(*parts), ways.render(*parts))
+
+
+def _check_box(minutes: float | None, preset: str | None) -> None:
+    if minutes is not None and preset is not None:
+        raise UsageError(f"give --minutes or --preset, not both: {preset} means its own minutes")
+    if minutes is not None and not 0 < minutes < float("inf"):
+        raise UsageError(f"--minutes must be a positive number, got {minutes:g}")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def _newest(results: Path) -> Path:
+    """The result folder of the latest run; folders are named by their time in UTC."""
+    found = [path.parent for path in results.glob("*/*/samples.jsonl")]
+    if not found:
+        raise FileError(f"no result folder under {results}: measure first with `python -m bench run`")
+    return max(found, key=lambda folder: folder.name)
+
+
+def _profile(path: Path) -> Profile:
+    from bench import store
+
+    return store.read_profile(path)
+
+
+def _check_converged(profile: Profile) -> None:
+    from bench.compare import ceiling_name
+
+    wide = [ceiling_name(c) for c in profile.ceilings if c.converged is False]
+    few = [ceiling_name(c) for c in profile.ceilings if c.converged is None]
+    if wide:
+        raise NotConverged(f"did not converge: {'; '.join(wide)}. Give more --minutes, or a quieter machine")
+    if few:
+        raise NotConverged(f"too few rounds for a verdict: {'; '.join(few)}. Give more --minutes")
+
+
+def _show(as_json: bool, value: Any, text: str) -> None:
+    """Strict JSON on stdout, or the text."""
+    if as_json:
+        from bench.profile.encoding import dumps
+
+        text = dumps(value, indent=2)
+    print(text, end="" if text.endswith("\n") else "\n")
+
+
+def _show_result(folder: Path, text: str, as_json: bool) -> None:
+    value = {"folder": folder.as_posix(), "profile": _profile(folder)} if as_json else None
+    _show(as_json, value, text)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; --debug may stand anywhere in it."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = ["--debug"] if "--debug" in words else []
+    app(args=[*debug, *(word for word in words if word != "--debug")], prog_name="python -m bench")

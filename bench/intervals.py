@@ -1,0 +1,126 @@
+"""Rates of clean repetitions, their statistic within a round, and t-intervals over rounds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from statistics import fmean, median, stdev
+
+from bench.profile.records import Interval, Repetitions
+
+MIN_CLEAN = 5
+"""With fewer clean repetitions than this, all of a sample are used and it counts as contended."""
+
+MIN_ROUNDS = 5
+"""Rounds (processes) from which on an interval carries a verdict."""
+
+P75, MEDIAN = 0.75, 0.5
+"""The quantile within a round: of a pi, whose disturbances only slow it down, and of a beta."""
+
+MAX_T_DEGREES = 200
+"""Degrees of freedom from which Student's t is taken at this value (0.6 % above the normal)."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Usable rates of one sample (work/s), how many repetitions were disturbed, out of how many.
+
+    fallback: too few were clean, so all repetitions are in `rates`
+    """
+
+    rates: tuple[float, ...]
+    disturbed: int
+    total: int
+    fallback: bool
+
+
+def clean_rates(work: float, repetitions: Repetitions) -> Rates:
+    """Rates of the clean repetitions of `work` (FLOP or byte each); a time that is not positive is left out."""
+    timed = [(work / s, ok) for s, ok in zip(repetitions.seconds, repetitions.clean, strict=True) if s > 0]
+    clean = tuple(rate for rate, ok in timed if ok)
+    disturbed = len(timed) - len(clean)
+    fallback = disturbed > 0 and len(clean) < MIN_CLEAN
+    return Rates(tuple(rate for rate, _ in timed) if fallback else clean, disturbed, len(timed), fallback)
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The `share` quantile of `values`, linear between order statistics."""
+    if not values:
+        raise ValueError("a quantile needs at least one value")
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (place - below) * (ordered[above] - ordered[below])
+
+
+def _inside(t: float, degrees: int) -> float:
+    """P(|T| < t) of Student's t with whole degrees of freedom (Abramowitz and Stegun 26.7.3, 26.7.4)."""
+    angle = math.atan2(t, math.sqrt(degrees))
+    cos2 = math.cos(angle) ** 2
+    odd = degrees % 2
+    term = math.cos(angle) if odd else 1.0
+    total = term if degrees > 1 else 0.0
+    for k in range(2 + odd, degrees - 1, 2):
+        term *= cos2 * (k - 1) / k
+        total += term
+    sine = math.sin(angle)
+    return 2 / math.pi * (angle + sine * total) if odd else sine * total
+
+
+@lru_cache(maxsize=None)
+def student(degrees: int, confidence: float = 0.95) -> float:
+    """Two-sided quantile of Student's t: |T| stays below it with probability `confidence`."""
+    if degrees < 1:
+        raise ValueError(f"degrees of freedom must be at least 1, got {degrees}")
+    degrees = min(degrees, MAX_T_DEGREES)
+    low, high = 0.0, 1.0
+    while _inside(high, degrees) < confidence:
+        high *= 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _inside(middle, degrees) < confidence else (low, middle)
+    return (low + high) / 2
+
+
+def _band(values: Sequence[float], value: float) -> tuple[float, float]:
+    """95 % t-interval of the mean of `values`, widened where `value` would fall outside."""
+    centre = fmean(values)
+    reach = student(len(values) - 1) * stdev(values) / math.sqrt(len(values))
+    return min(centre - reach, value), max(centre + reach, value)
+
+
+def interval(estimates: Sequence[float], value: float | None = None) -> Interval:
+    """Median of per-round estimates with the 95 % t-interval on their logarithms.
+
+    value: reported in place of the median (a fit to all rounds together)
+    With fewer than 2 rounds there is a value and no interval. All in the unit of `estimates`, > 0.
+    """
+    chosen = median(estimates) if value is None else value
+    if len(estimates) < 2:
+        return Interval(chosen)
+    low, high = _band([math.log(e) for e in estimates], math.log(chosen))
+    return Interval(chosen, math.exp(low), math.exp(high))
+
+
+def bounded_interval(
+    estimates: Sequence[float], low: float, high: float, value: float | None = None
+) -> Interval:
+    """As `interval`, on the scale of the estimates themselves and cut to [low, high] (for omega)."""
+    chosen = median(estimates) if value is None else value
+    if len(estimates) < 2:
+        return Interval(chosen)
+    bottom, top = _band(estimates, chosen)
+    return Interval(chosen, max(bottom, low), min(top, high))
+
+
+def ratio(numerator: Interval, denominator: Interval) -> Interval:
+    """Quotient of two independent estimates; half-widths on the log scale add in quadrature."""
+    value = numerator.value / denominator.value
+    widths = numerator.half_width, denominator.half_width
+    if widths[0] is None or widths[1] is None:
+        return Interval(value)
+    reach = math.hypot(math.log1p(widths[0]), math.log1p(widths[1]))
+    return Interval(value, value * math.exp(-reach), value * math.exp(reach))

@@ -1,0 +1,147 @@
+"""The loop around one point: can it be done, prepare, verify, warm up, calibrate, repeat, stop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from bench.backends import Backend, Prepared
+from bench.errors import BenchError, DeviceError
+from bench.planned import Planned
+from bench.profile.records import Point, Repetitions, Sample
+from bench.stopping import StopRule
+from kernels.spec import Work
+
+CLOSE_ENOUGH = 0.25
+"""Share of the target window from which a trial run may be scaled up to it."""
+
+LARGEST_STEP = 64.0
+"""Growth of the amount between two trial runs: short ones are mostly overhead and overestimate it."""
+
+
+def moved_bytes(work: Work, level: str) -> tuple[float, float]:
+    """Bytes read and written at `level`; 0 where the kernel knows no traffic there."""
+    return work.reads.get(level, 0.0), work.writes.get(level, 0.0)
+
+
+def allowed(prepared: Prepared, amount: float) -> int:
+    """The allowed amount next above `amount`, inside least..most."""
+    step = prepared.step
+    ceiled = math.ceil(min(amount, float(prepared.most)) / step) * step
+    return max(prepared.least, min(ceiled, prepared.most))
+
+
+def calibrate(backend: Backend, prepared: Prepared, target: float, moved: float = 0.0) -> tuple[int, float]:
+    """Amount for which one repetition takes `target` s and moves `moved` byte, and its expected seconds.
+
+    The faster of two trial runs counts: a disturbed one would make repetitions too short.
+    DeviceError when the largest amount takes no time at all.
+    """
+    amount = allowed(prepared, prepared.least)
+    while True:
+        seconds = min(backend.measure(prepared, amount, 2).seconds)
+        if not math.isfinite(seconds) or seconds < 0:
+            raise DeviceError(f"the timer returned {seconds} s: the clock of this device is not usable")
+        if seconds >= CLOSE_ENOUGH * target or amount >= prepared.most:
+            break
+        growth = LARGEST_STEP if seconds == 0 else min(LARGEST_STEP, max(2.0, target / seconds))
+        amount = allowed(prepared, amount * growth)
+    if seconds == 0:
+        raise DeviceError(
+            "the timer returned 0 s for the largest amount: the clock of this device stands still"
+        )
+    wanted = amount * target / seconds
+    per_unit = sum(moved_bytes(prepared.work(amount), prepared.point.level)) / amount
+    if moved and per_unit:
+        wanted = max(wanted, moved / per_unit)
+    final = allowed(prepared, wanted)
+    return final, seconds * final / amount
+
+
+def repeat(
+    backend: Backend, prepared: Prepared, amount: int, expected: float, rule: StopRule
+) -> tuple[Repetitions, str]:
+    """Repetitions in batches of one native call each until `rule` says stop, and why it did."""
+    start = backend.now()
+    while not (why := rule.verdict(backend.now() - start)):
+        count = rule.batch(backend.now() - start, expected)
+        try:
+            rule.add(backend.measure(prepared, amount, count))
+        except ValueError as error:
+            raise DeviceError(f"{error}: the clock of this device is not usable") from None
+    return rule.repetitions, why
+
+
+@dataclass
+class Session:
+    """One process on one device in one round: remembers what is warm and what is verified."""
+
+    backend: Backend
+    round: int
+    process: int
+    verified: set[tuple[object, ...]] = field(default_factory=set)
+    warm: bool = False
+
+    def warm_up(self, seconds: float) -> None:
+        """Keep the device busy once, so that its clocks settle."""
+        if not self.warm:
+            self.backend.warm_up(seconds)
+            self.warm = True
+
+    def sample(self, planned: Planned, order: int, scale: float = 1.0) -> Sample:
+        """Measure one point, its time budget multiplied by `scale`; a failure is a sample with its reason."""
+        began = self.backend.now()
+        sample = Sample(
+            planned.point,
+            self.round,
+            self.process,
+            order,
+            regime=planned.regime,
+            clock_source=self.backend.clock_source,
+        )
+        try:
+            if reason := self.backend.unsupported(planned.point):
+                return replace(sample, status="skipped", reason=reason)
+            sample = self._timed(planned, sample, scale)
+        except MemoryError as error:
+            sample = replace(sample, status="failed", reason=f"out of memory: {error}".removesuffix(": "))
+        except BenchError as error:
+            sample = replace(sample, status="failed", reason=str(error))
+        wall = self.backend.now() - began
+        return replace(sample, facts={**sample.facts, "wall_seconds": wall, "scale": scale})
+
+    def _timed(self, planned: Planned, sample: Sample, scale: float) -> Sample:
+        with self._prepared(planned.point) as prepared:
+            self._verify(prepared)
+            amount, expected = calibrate(self.backend, prepared, planned.target, planned.moved)
+            rule = StopRule(planned.minimum, planned.half_width, planned.budget * scale, planned.q)
+            repetitions, why = repeat(self.backend, prepared, amount, expected, rule)
+            work = prepared.work(amount)
+            read, written = moved_bytes(work, planned.point.level)
+            return replace(
+                sample,
+                flops=float(work.flops),
+                bytes_read=float(read),
+                bytes_written=float(written),
+                repetitions=repetitions,
+                facts={**prepared.facts, "amount": amount, "stopped": why},
+            )
+
+    @contextmanager
+    def _prepared(self, point: Point) -> Iterator[Prepared]:
+        prepared = self.backend.prepare(point)
+        try:
+            yield prepared
+        finally:
+            self.backend.release(prepared)
+
+    def _verify(self, prepared: Prepared) -> None:
+        """No pass, no time; the array size is no part of what is verified, the loop is."""
+        point = prepared.point
+        shape = tuple(sorted((k, v) for k, v in point.sizes.items() if k not in ("bytes", "plateau")))
+        loop = (point.kernel, point.variant, point.precision, point.store, point.threads, shape)
+        if loop not in self.verified:
+            self.backend.verify(prepared)
+            self.verified.add(loop)

@@ -1,0 +1,100 @@
+"""The plan of a run: what of every family is measured on a device, and what the pilot compares first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from bench import points
+from bench.device import Device
+from bench.errors import UsageError
+from bench.planned import PRESETS, Plan, Planned
+from bench.points import Draft
+from bench.profile.records import Point, Precision
+from kernels.spec import ITEM_BYTES
+
+__all__ = ["FAMILIES", "PRESETS", "Plan", "plan", "preset_for"]
+
+Variants = Callable[[str, Precision, str, int], tuple[str, ...]]
+"""variants(kernel, precision, level, threads): forms worth trying, best guess first."""
+
+FAMILIES = ("fma", "stream", "mix", "gemm", "cache", "workload")
+
+
+def preset_for(minutes: float) -> str:
+    """The preset whose plan suits a time box of `minutes`."""
+    return "quick" if minutes < 2 else "standard" if minutes < 8 else "full"
+
+
+def usable_precisions(device: Device, asked: Sequence[str] | None) -> tuple[str, ...]:
+    """Names asked for, or all that the device knows of; UsageError lists the valid ones."""
+    for name in asked or ():
+        if name not in device.precisions:
+            raise UsageError(f"unknown precision {name!r}; this device knows: {', '.join(device.precisions)}")
+    return tuple(name for name in device.precisions if not asked or name in asked)
+
+
+def _checked(name: str, value: str, valid: Sequence[str]) -> str:
+    if value not in valid:
+        raise UsageError(f"unknown {name} {value!r}; valid: {', '.join(valid)}")
+    return value
+
+
+def plan(
+    device: Device,
+    variants: Variants,
+    preset: str,
+    threads: int | None = None,
+    precisions: Sequence[str] | None = None,
+    families: Sequence[str] | None = None,
+    workloads: Sequence[Point] = (),
+    memory: float | None = None,
+) -> Plan:
+    """What to measure on `device`; `memory` byte are available (default: all of the device's).
+
+    UsageError for a preset, precision, family or thread count that does not exist,
+    ResourceError when the DRAM arrays do not fit.
+    """
+    chosen = PRESETS[_checked("preset", preset, tuple(PRESETS))]
+    asked = [_checked("family", family, FAMILIES) for family in families or FAMILIES]
+    count = device.threads if threads is None else threads
+    if not 1 <= count <= device.threads:
+        raise UsageError(f"--threads {count}: this device has 1 to {device.threads} threads for us")
+    names = usable_precisions(device, precisions)
+    looped = tuple(n for n in names if n in ITEM_BYTES and not device.precisions[n])
+    draft = Draft(device, chosen, count, memory or device.memory_bytes, looped)
+    _fill(draft, asked, names, workloads)
+    return _finished(draft, variants)
+
+
+def _fill(draft: Draft, asked: Sequence[str], names: Sequence[str], workloads: Sequence[Point]) -> None:
+    if "fma" in asked:
+        points.fma(draft, names)
+    write = {"stream": points.streams, "mix": points.mix, "gemm": points.gemm, "cache": points.cache}
+    for family in write if draft.precisions else ():
+        if family in asked:
+            write[family](draft)
+    if "workload" in asked:
+        points.workloads(draft, workloads)
+    draft.notes += [f"{family}: not asked for" for family in FAMILIES if family not in asked]
+
+
+def _finished(draft: Draft, variants: Variants) -> Plan:
+    """Ask for the variants of every choice; where there is more than one, plan a pilot."""
+    guesses: dict[str, str] = {}
+    trials: list[tuple[int, int, Planned]] = []
+    for tune, planned in draft.tuned_at.items():
+        p = planned.point
+        forms = variants(p.kernel, p.precision, p.level, p.threads)[: draft.preset.variants] or ("",)
+        guesses[tune] = forms[0]
+        for rank, form in enumerate(forms if len(forms) > 1 else ()):
+            trial = replace(planned.with_variant(form), regime="pilot", minimum=5, budget=planned.budget / 2)
+            trials.append((_haste(p), rank, trial))
+    pilot = tuple(trial for _, _, trial in sorted(trials, key=lambda t: t[:2]))
+    return Plan(draft.preset, draft.threads, tuple(draft.points.values()), pilot, guesses, tuple(draft.notes))
+
+
+def _haste(point: Point) -> int:
+    """Order of the pilot: what gives the first pi and beta on the screen, then first guesses first."""
+    quick = {"fma": 0, "read": 1, "triad": 1}
+    return quick.get(point.kernel, 2) if point.scope == "all" else 2

@@ -1,0 +1,81 @@
+"""A point with how it is to be measured, the presets, and a plan made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from bench.profile.records import Point
+
+
+@dataclass(frozen=True)
+class Preset:
+    """How much is measured: minutes of the whole run, rounds, forms tried, detail of the sweeps (0-2)."""
+
+    name: str
+    minutes: float
+    rounds: int
+    least_rounds: int
+    variants: int
+    detail: int
+
+
+PRESETS = {
+    "quick": Preset("quick", 1, 6, 3, 3, 0),
+    "standard": Preset("standard", 3, 10, 5, 8, 1),
+    "full": Preset("full", 15, 20, 8, 24, 2),
+}
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A point with how it is to be measured in one round.
+
+    priority:   0 headline, 1 curves and workloads, 2 detail (given up first)
+    cap:        relative half-width that its ceiling may have over rounds
+    q:          quantile of the rates that stands for a round;  half_width: of it, at which to stop
+    target:     seconds that one repetition shall take;  moved: bytes that it must move at least
+    minimum:    clean repetitions wanted;  budget: seconds for all repetitions of a round
+    tune:       name of the choice of variant that the point shares, "" where the variant is fixed
+    """
+
+    point: Point
+    priority: int
+    cap: float
+    q: float
+    half_width: float
+    target: float
+    budget: float
+    minimum: int
+    moved: float = 0.0
+    regime: str = "typical"
+    tune: str = ""
+
+    @property
+    def key(self) -> str:
+        """Identity within a round."""
+        return f"{self.regime}/{self.point.key}"
+
+    def with_variant(self, variant: str) -> Planned:
+        """The same point in another form."""
+        return replace(self, point=replace(self.point, variant=variant))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All points of a round (variant "" where the pilot chooses), the pilot, and what is left out.
+
+    guesses: the backend's first variant of every choice;  notes: in words, what is not measured
+    """
+
+    preset: Preset
+    threads: int
+    points: tuple[Planned, ...]
+    pilot: tuple[Planned, ...]
+    guesses: Mapping[str, str]
+    notes: tuple[str, ...] = ()
+
+    def settled(self, winners: Mapping[str, str]) -> tuple[Planned, ...]:
+        """The points of a round with their variants: the winners', else the first guess."""
+        chosen = {**self.guesses, **winners}
+        return tuple(p.with_variant(chosen[p.tune]) if p.tune in chosen else p for p in self.points)

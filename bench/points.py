@@ -1,0 +1,187 @@
+"""The points of every family: which forms, sizes, scopes and precisions a preset measures."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+
+from bench import sizes
+from bench.device import Device
+from bench.intervals import MEDIAN, P75
+from bench.planned import Planned, Preset
+from bench.profile.records import Point, Precision
+from kernels.spec import ITEM_BYTES
+
+CAP_PI, CAP_CACHE, CAP_SHARED_DRAM, CAP_QUIET_DRAM, CAP_CURVE = 0.02, 0.05, 0.10, 0.03, 0.10
+"""Relative half-widths over rounds above which a ceiling did not converge."""
+
+
+@dataclass
+class Draft:
+    """A plan being written: its points, and the point at which each choice of variant is made.
+
+    precisions: those that have loops here;  memory: available bytes;  detail: 0 quick to 2 full
+    """
+
+    device: Device
+    preset: Preset
+    threads: int
+    memory: float
+    precisions: tuple[str, ...] = ()
+    points: dict[str, Planned] = field(default_factory=dict)
+    tuned_at: dict[str, Planned] = field(default_factory=dict)
+    chosen: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def detail(self) -> int:
+        """How dense the sweeps are and how much is measured beside the headlines."""
+        return self.preset.detail
+
+    @property
+    def scopes(self) -> tuple[tuple[str, int], ...]:
+        """(scope, threads): all threads, and one core where that is something else."""
+        return (("all", self.threads), ("core", 1)) if self.threads > 1 else (("all", 1),)
+
+    @property
+    def dram_cap(self) -> float:
+        """Width cap of a DRAM bandwidth: neighbours move it on a shared machine."""
+        return CAP_QUIET_DRAM if self.device.state == "quiet" else CAP_SHARED_DRAM
+
+    def choice(self, name: str, scope: str) -> str:
+        """Name of a choice of variant; the quick preset lets one core use what won on all threads."""
+        return name if self.detail == 0 else f"{name}/{scope}"
+
+    def add(self, planned: Planned, tuned_here: bool = False) -> None:
+        """Plan a point once; variants of its choice are compared at the first point `tuned_here`."""
+        self.points.setdefault(planned.key, planned)
+        if not planned.tune or planned.tune in self.chosen:
+            return
+        if tuned_here:
+            self.chosen.add(planned.tune)
+        if tuned_here or planned.tune not in self.tuned_at:
+            self.tuned_at[planned.tune] = planned
+
+
+def fma(draft: Draft, names: Sequence[str]) -> None:
+    """Peak chains in every precision of `names`; one that the device lacks is planned to be skipped."""
+    for name in names:
+        lacking = bool(draft.device.precisions[name])
+        for scope, threads in draft.scopes[:1] if lacking else draft.scopes:
+            point = Point("fma", "fma", "", Precision.of(name), scope=scope, threads=threads)
+            tune = "" if lacking else draft.choice(f"fma/{name}", scope)
+            planned = Planned(point, 0, CAP_PI, P75, 0.004, 2.5e-3, 0.05, 8, tune=tune)
+            draft.add(planned)
+            if scope == "all" and draft.detail and not lacking:
+                draft.add(replace(planned, regime="burst"))
+    for name in draft.precisions:
+        naive = Point("fma", "fma-naive", "numba", Precision.of(name), scope="core", threads=1)
+        draft.add(Planned(naive, 2, CAP_PI, P75, 0.01, 2.5e-3, 0.03, 6))
+
+
+# kernel: access, arrays, stores, the kernel whose variant it shares, least detail on one core.
+STREAMS = {
+    "read": ("read", 1, ("none",), "read", 0),
+    "update": ("update", 1, ("ordinary",), "update", 1),
+    "write": ("write", 1, ("nontemporal", "ordinary"), "write", 2),
+    "copy": ("copy", 2, ("nontemporal", "ordinary"), "copy", 1),
+    "triad": ("triad", 3, ("nontemporal", "ordinary"), "triad", 1),
+    "scale": ("copy", 2, ("nontemporal", "ordinary"), "copy", 2),
+    "add": ("triad", 3, ("nontemporal", "ordinary"), "triad", 2),
+}
+
+
+def streams(draft: Draft) -> None:
+    """DRAM bandwidths per access and store kind; the quick preset leaves out scale and add."""
+    for name in draft.precisions if draft.detail == 2 else draft.precisions[:1]:
+        for kernel, (_, _, stores, shared, least) in STREAMS.items():
+            if draft.detail == 0 and kernel != shared:
+                continue
+            for store, (scope, threads) in product(stores, draft.scopes):
+                if scope == "all" or draft.detail >= least:
+                    planned = _stream(draft, name, kernel, store, scope, threads)
+                    draft.add(planned, tuned_here=kernel == shared)
+
+
+def _stream(draft: Draft, name: str, kernel: str, store: str, scope: str, threads: int) -> Planned:
+    access, arrays, _, shared, _ = STREAMS[kernel]
+    point = Point("stream", kernel, "", Precision.of(name), "DRAM", access, store, scope, threads)
+    point = replace(point, sizes={"bytes": sizes.array_bytes(draft.device, arrays, draft.memory)})
+    tune = draft.choice(f"{shared}/{name}/{store}", scope)
+    priority, least = (0 if scope == "all" else 1), 16.0 * sizes.MIB
+    return Planned(point, priority, draft.dram_cap, MEDIAN, 0.02, 10e-3, 0.10, 6, least, tune=tune)
+
+
+MIX = (("mix-read-only", "read", "none"), ("mix-in-place", "update", "ordinary"))
+
+KNEE = 24
+"""From this many FMAs a block on the best form is chosen anew: prefetch helps near the ridge only."""
+
+TUNED_AT = {"low": 3, "knee": 96}
+"""FMAs a block at which the two choices are made; both are part of every grid."""
+
+
+def mix(draft: Draft) -> None:
+    """The intensity sweep in both modes: dense in the first precision, in all of them when full."""
+    size = sizes.array_bytes(draft.device, 1, draft.memory)
+    for index, name in enumerate(draft.precisions if draft.detail else draft.precisions[:1]):
+        dense = draft.detail == 2 or (draft.detail == 1 and index == 0)
+        scopes = draft.scopes if draft.detail == 2 else draft.scopes[:1]
+        for (kernel, access, store), (scope, threads) in product(MIX, scopes):
+            for count in sizes.fma_counts(ITEM_BYTES[name], access == "update", dense):
+                side = "low" if count < KNEE else "knee"
+                point = Point("mix", kernel, "", Precision.of(name), "DRAM", access, store, scope, threads)
+                point = replace(point, sizes={"bytes": size, "fma": count})
+                tune = f"{kernel}/{name}/{side}/{scope}"
+                planned = Planned(point, 1, CAP_CURVE, MEDIAN, 0.015, 4e-3, 0.04, 6, tune=tune)
+                draft.add(planned, tuned_here=count == TUNED_AT[side])
+
+
+def gemm(draft: Draft) -> None:
+    """The library's ceiling over sizes on all threads, at one size on one core."""
+    for name, (scope, threads) in product(draft.precisions, draft.scopes):
+        found = sizes.matrix_sizes(threads, draft.memory, draft.detail > 0 and scope == "all")
+        if scope == "core":
+            found = found[:1] if draft.detail else []
+        for n in found:
+            precision = Precision.of(name, "library")
+            point = Point("gemm", "gemm", "square", precision, "DRAM", scope=scope, threads=threads)
+            point = replace(point, sizes={"m": n, "n": n, "k": n})
+            draft.add(Planned(point, 1, CAP_PI, P75, 0.01, 4e-3, 0.06, 5))
+
+
+CACHE = (("cache-read", "read", "none"), ("cache-copy", "copy", "ordinary"))
+SETS_PER_OCTAVE = (0.5, 1.0, 2.0)
+
+
+def cache(draft: Draft) -> None:
+    """A plateau point per level, and the sweep over working sets (copy: plateaus only, unless full)."""
+    for scope, threads in draft.scopes:
+        flat, missing = sizes.plateaus(draft.device, threads)
+        draft.notes += [f"cache plateau of {text}" for text in missing]
+        steps = SETS_PER_OCTAVE[draft.detail]
+        grid = sizes.working_sets(draft.device, threads, draft.memory, steps, fine=draft.detail > 0)
+        for kernel, access, store in CACHE:
+            if draft.detail == 0 and (scope, access) != ("all", "read"):
+                continue
+            precision = Precision.of(draft.precisions[0])
+            point = Point("cache", kernel, "", precision, "", access, store, scope, threads)
+            for level, size in flat.items():
+                sized = {"bytes": size, "plateau": 1}
+                draft.add(_working_set(draft, replace(point, level=level, sizes=sized)), tuned_here=True)
+            for size in grid if access == "read" or draft.detail == 2 else ():
+                level = sizes.level_of(draft.device, size, threads)
+                draft.add(_working_set(draft, replace(point, level=level, sizes={"bytes": size})))
+
+
+def _working_set(draft: Draft, point: Point) -> Planned:
+    tune = draft.choice(f"{point.kernel}/{point.precision.label}/{point.level}", point.scope)
+    priority = 0 if "plateau" in point.sizes else 2
+    return Planned(point, priority, CAP_CACHE, MEDIAN, 0.01, 2e-3, 0.024, 6, tune=tune)
+
+
+def workloads(draft: Draft, found: Sequence[Point]) -> None:
+    """Real workloads, at least one whole execution a repetition."""
+    for point in found:
+        draft.add(Planned(point, 1, CAP_CURVE, MEDIAN, 0.02, 1e-3, 0.06, 5))

@@ -1,0 +1,194 @@
+"""The parts of the printed report about the roof itself: ceilings π and β, and the fitted curves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.table import Table
+from rich.text import Text
+
+from bench.profile.records import Ceiling, Curve, Fit, Interval, Placement, Profile
+from bench.report import grid, heading, roofs
+from bench.report.grid import NUMBERS, WORDS, Side
+from bench.report.units import bare, number, percent, plus_minus, si
+
+BYTES = (
+    "bytes = streams × item size (R loaded, W stored); nt = non-temporal store. 'allocate' is what ordinary "
+    "stores load on top, per counted byte: never part of β."
+)
+
+COMPUTE: tuple[tuple[str, Side], ...] = (
+    ("precision", WORDS),
+    ("π", NUMBERS),
+    ("95 %", NUMBERS),
+    ("best", NUMBERS),
+    ("1 thread", NUMBERS),
+    ("clock", NUMBERS),
+    ("/cycle", NUMBERS),
+    ("kernel", WORDS),
+    ("verdict", WORDS),
+)
+
+MEMORY: tuple[tuple[str, Side], ...] = (
+    ("level", WORDS),
+    ("access", WORDS),
+    ("bytes", WORDS),
+    ("store", WORDS),
+    ("β", NUMBERS),
+    ("95 %", NUMBERS),
+    ("best", NUMBERS),
+    ("1 thread", NUMBERS),
+    ("allocate", NUMBERS),
+    ("variant", WORDS),
+    ("verdict", WORDS),
+)
+
+FITS: tuple[tuple[str, Side], ...] = (
+    ("", WORDS),
+    ("sweep", WORDS),
+    ("π", NUMBERS),
+    ("95 %", NUMBERS),
+    ("β", NUMBERS),
+    ("95 %", NUMBERS),
+    ("ridge", NUMBERS),
+    ("95 %", NUMBERS),
+    ("overlap ω", NUMBERS),
+    ("rms", NUMBERS),
+    ("form", WORDS),
+)
+
+
+def threads(part: Ceiling | Curve | Placement, profile: Profile) -> str:
+    """Named only where it is not the number of threads that the headline states."""
+    count = part.threads
+    return "" if count == heading.threads(profile) else f", {count} thread{'s' * (count != 1)}"
+
+
+def _shared_verdict(rows: Sequence[roofs.Row]) -> str:
+    verdicts = {_verdict(row) for row in rows if not roofs.is_textbook(row.ceiling)}
+    return verdicts.pop() if len(verdicts) == 1 else ""
+
+
+def _verdict(row: roofs.Row) -> str:
+    main = roofs.verdict(row.ceiling)
+    alone = roofs.verdict(row.single) if row.single else main
+    return main if alone in (main, "ok") else f"{main} (1 thread: {alone})"
+
+
+def _note(rows: Sequence[roofs.Row], shared: str) -> str:
+    """How the values were drawn from the repetitions, and the verdict where all share it."""
+    statistics = dict.fromkeys(
+        f"{r.ceiling.statistic} of {r.ceiling.rounds} round{'s' * (r.ceiling.rounds != 1)}" for r in rows
+    )
+    said = {"": "", "ok": "; all converged"}.get(shared, f"; all: {shared}")
+    return " / ".join(statistics) + said + "; best and 1 thread in the unit of the value"
+
+
+def _cells(row: roofs.Row) -> tuple[str, str, str, str]:
+    """Value, half-width, best and one-thread value of a row."""
+    c = row.ceiling
+    unit, value = c.unit, c.estimate.value
+    single = row.single.estimate.value if row.single else None
+    return (
+        si(value, unit),
+        plus_minus(c.estimate.half_width),
+        bare(c.best, unit, value),
+        bare(single, unit, value),
+    )
+
+
+def compute(profile: Profile) -> Iterable[Text | Table]:
+    """The section of every measured π, nothing when there is none."""
+    rows = roofs.rows(c for c in profile.ceilings if c.quantity == "pi")
+    if not rows:
+        return
+    shared = _shared_verdict(rows)
+    yield grid.section("Compute ceilings π", _note(rows, shared))
+    yield grid.table(COMPUTE, (_compute_line(row, profile, shared) for row in rows))
+
+
+def _compute_line(row: roofs.Row, profile: Profile, shared: str) -> Sequence[str]:
+    c = row.ceiling
+    label = c.precision.label + (f" {c.regime}" if c.regime != "typical" else "") + threads(c, profile)
+    said = "" if shared and not roofs.is_textbook(c) else _verdict(row)
+    if roofs.is_textbook(c):
+        said = _textbook_share(c, profile)
+    kernel = f"{'textbook loop' if roofs.is_textbook(c) else c.kernel}, {c.variant}"
+    per_clock = number(c.per_clock_per_unit) if c.per_clock_per_unit else ""
+    clock = si(c.clock_hz, "Hz") if c.clock_hz else ""
+    return (label, *_cells(row), clock, per_clock, kernel, said)
+
+
+def _textbook_share(naive: Ceiling, profile: Profile) -> str:
+    """What the textbook loop reaches of the dedicated kernel at the same threads."""
+    for c in profile.ceilings:
+        same = (c.precision, c.threads, c.regime) == (naive.precision, naive.threads, naive.regime)
+        if same and c.quantity == "pi" and not roofs.is_textbook(c):
+            return f"{percent(naive.estimate.value / c.estimate.value)} of π"
+    return "no ceiling"
+
+
+def memory(profile: Profile) -> Iterable[Text | Table]:
+    """The section of every measured β with its byte convention, nothing when there is none."""
+    rows = roofs.rows(c for c in profile.ceilings if c.quantity == "beta")
+    if not rows:
+        return
+    shared = _shared_verdict(rows)
+    yield grid.section("Memory ceilings β", _note(rows, shared))
+    yield grid.table(MEMORY, (_memory_line(row, profile, shared) for row in rows))
+    yield Text(BYTES, style="dim")
+
+
+def _memory_line(row: roofs.Row, profile: Profile, shared: str) -> Sequence[str]:
+    c = row.ceiling
+    several = len({r.precision.label for r in profile.ceilings if r.quantity == "beta"}) > 1
+    name = c.access if c.kernel.endswith(c.access) else f"{c.access} ({c.kernel})"
+    if several:
+        name += f" {c.precision.label}"
+    name += threads(c, profile)
+    store = {"nontemporal": "nt", "none": ""}.get(c.store, c.store)
+    hidden = f"+{percent(c.hidden_traffic)}" if c.hidden_traffic else ""
+    streams = roofs.STREAMS.get(c.access, "")
+    return (c.level, name, streams, store, *_cells(row), hidden, c.variant, "" if shared else _verdict(row))
+
+
+def fits(profile: Profile) -> Iterable[Text | Table]:
+    """The section of the curve that was chosen for each intensity sweep."""
+    fitted = [(c, fit) for c in profile.curves if c.kind == "mix" and (fit := roofs.chosen(c))]
+    if not fitted:
+        return
+    yield grid.section("Fitted roof", "from the intensity sweeps; ridge in FLOP/byte")
+    yield grid.table(FITS, (_fit_line(curve, fit, profile) for curve, fit in fitted))
+    corners = sorted(1 / (2 - fit.omega.value) for _, fit in fitted)
+    yield Text(f"at its ridge a curve reaches {_ends(corners)} of the sharp corner", style="dim")
+    for curve, fit in fitted:
+        if fit.limits:
+            yield Text(f"{curve.precision.label} {curve.mode}: {fit.limits}", style="yellow")
+
+
+def _ends(shares: Sequence[float]) -> str:
+    low, high = percent(shares[0]), percent(shares[-1])
+    return low if low == high else f"{low} to {high}"
+
+
+def _fit_line(curve: Curve, fit: Fit, profile: Profile) -> Sequence[str]:
+    sweep = curve.mode + threads(curve, profile)
+    return (
+        curve.precision.label,
+        sweep,
+        si(fit.pi.value, "FLOP/s"),
+        plus_minus(fit.pi.half_width),
+        si(fit.beta.value, "byte/s"),
+        plus_minus(fit.beta.half_width),
+        number(fit.ridge.value),
+        plus_minus(fit.ridge.half_width),
+        _range(fit.omega),
+        percent(fit.rms),
+        fit.form + (f" {number(fit.p, 2)}" if fit.p is not None else ""),
+    )
+
+
+def _range(interval: Interval) -> str:
+    if interval.low is None or interval.high is None:
+        return f"{interval.value:.2f}"
+    return f"{interval.value:.2f} ± {(interval.high - interval.low) / 2:.2f}"

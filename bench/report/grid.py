@@ -1,0 +1,45 @@
+"""The unboxed tables and section titles that every part of the printed report is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+from rich.table import Table
+from rich.text import Text
+
+from bench.report.roofs import NOT_CONVERGED
+from bench.report.units import UNKNOWN
+
+Side = Literal["left", "right"]
+NUMBERS: Side = "right"
+WORDS: Side = "left"
+
+ALARMS = (NOT_CONVERGED, "contended")
+"""Words that colour their cell."""
+
+
+def section(name: str, note: str = "") -> Text:
+    """The title of a section after a blank line, with a remark beside it."""
+    return Text.assemble("\n", (name, "bold cyan"), f"  {note}" if note else "")
+
+
+def table(columns: Sequence[tuple[str, Side]], lines: Iterable[Sequence[str]]) -> Table:
+    """An unboxed table without the columns that are empty in every line.
+
+    Only the last column wraps, and only if it holds words.
+    """
+    lines = list(lines)
+    keep = [i for i in range(len(columns)) if any(line[i] not in ("", UNKNOWN) for line in lines)]
+    grid = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
+    for i in keep:
+        name, side = columns[i]
+        wraps = side == WORDS and i == len(columns) - 1
+        grid.add_column(name, justify=side, no_wrap=not wraps, min_width=8 if wraps else None)
+    for line in lines:
+        grid.add_row(*(Text(line[i], style=_style(line[i])) for i in keep))
+    return grid
+
+
+def _style(cell: str) -> str:
+    return "yellow" if any(word in cell for word in ALARMS) else "green" if cell == "ok" else ""

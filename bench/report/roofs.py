@@ -1,0 +1,123 @@
+"""Which of the measured ceilings make the roof that is printed and drawn, in report order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bench.profile.records import Ceiling, Curve, Fit, Placement, Profile
+
+REGIMES = ("typical", "sustained", "burst")
+"""Which regime makes the roof when several were measured, first choice first."""
+
+STREAMS = {"read": "1R", "write": "1W", "update": "1R+1W", "copy": "1R+1W", "triad": "2R+1W"}
+"""Byte convention: the streams of item size that each access counts (R loaded, W stored)."""
+
+PROCESS_ONLY = "within this process only"
+NOT_CONVERGED = "did not converge"
+
+CONTENDED = 0.2
+"""Share of disturbed repetitions from which a ceiling is called contended in print."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A ceiling as printed: the value of most threads, beside it that of one thread if measured."""
+
+    ceiling: Ceiling
+    single: Ceiling | None = None
+
+
+def is_textbook(ceiling: Ceiling) -> bool:
+    """Whether this is the textbook loop that is shown beside the ceilings but is none."""
+    return ceiling.kernel.endswith("-naive")
+
+
+def rows(ceilings: Iterable[Ceiling]) -> list[Row]:
+    """Ceilings that differ in nothing but their threads share a row; order is kept."""
+    groups: dict[tuple[str, ...], list[Ceiling]] = {}
+    for c in ceilings:
+        key = (c.precision.label, c.level, c.access, c.store, c.kernel, c.regime, c.operands)
+        groups.setdefault(key, []).append(c)
+    found = []
+    for group in groups.values():
+        most = max(c.threads for c in group)
+        single = next((c for c in group if c.threads == 1 < most), None)
+        found += [Row(c, single if c.threads == most else None) for c in group if c is not single]
+    return found
+
+
+def peaks(profile: Profile, library: bool = False) -> list[Ceiling]:
+    """The pi of each precision: most threads, dedicated kernel (or library), typical before burst."""
+    best: dict[str, Ceiling] = {}
+    for c in profile.ceilings:
+        if c.quantity != "pi" or is_textbook(c) or (c.precision.unit == "library") != library:
+            continue
+        old = best.setdefault(c.precision.label, c)
+        if _rank(c) > _rank(old):
+            best[c.precision.label] = c
+    return list(best.values())
+
+
+def _rank(c: Ceiling) -> tuple[int, int, float]:
+    preference = -REGIMES.index(c.regime) if c.regime in REGIMES else -len(REGIMES)
+    return c.threads, preference, c.estimate.value
+
+
+def diagonals(profile: Profile) -> list[Ceiling]:
+    """The best beta of each level and access at most threads, slowest access first in each level."""
+    best: dict[tuple[str, str], Ceiling] = {}
+    for c in profile.ceilings:
+        if c.quantity != "beta":
+            continue
+        old = best.setdefault((c.level, c.access), c)
+        if (c.threads, c.estimate.value) > (old.threads, old.estimate.value):
+            best[c.level, c.access] = c
+    levels = list(dict.fromkeys(level for level, _ in best))
+    return sorted(best.values(), key=lambda c: (levels.index(c.level), c.estimate.value))
+
+
+def main_memory(profile: Profile) -> list[Ceiling]:
+    """The diagonals of the level behind all caches: DRAM, or the slowest level measured."""
+    found = diagonals(profile)
+    levels = {c.level for c in found}
+    slowest = "DRAM" if "DRAM" in levels else found[0].level if len(levels) == 1 else ""
+    if not slowest and found:
+        slowest = min(found, key=lambda c: c.estimate.value).level
+    return [c for c in found if c.level == slowest]
+
+
+def intensity(placement: Placement) -> float:
+    """FLOP/byte of a workload; infinite when it moves nothing."""
+    return placement.flops / placement.bytes if placement.bytes else float("inf")
+
+
+def chosen(curve: Curve) -> Fit | None:
+    """The fit that predicts: the chosen one, None when the curve has no fit."""
+    return next((fit for fit in curve.fits if fit.chosen), curve.fits[0] if curve.fits else None)
+
+
+def verdict(ceiling: Ceiling) -> str:
+    """Whether the value may be relied on, in words: ok, did not converge, contended, ..."""
+    if is_textbook(ceiling):
+        return "no ceiling"
+    words = {None: PROCESS_ONLY, False: NOT_CONVERGED, True: ""}[ceiling.converged]
+    parts = [words] if words else []
+    if ceiling.contended >= CONTENDED:
+        parts.append("contended")
+    parts += [f"{name}: {said}" for name, said in ceiling.checks.items() if said not in ("", "ok")]
+    return ", ".join(dict.fromkeys(parts)) or "ok"
+
+
+def missing(profile: Profile) -> list[str]:
+    """What a roofline needs and this profile lacks, in words."""
+    lacks = []
+    if not peaks(profile):
+        lacks.append("no π of a dedicated kernel was measured: there is no horizontal roof")
+    if not diagonals(profile):
+        lacks.append("no β was measured: there is no diagonal roof and no ridge")
+    if not any(curve.kind == "mix" and curve.points for curve in profile.curves):
+        lacks.append("no intensity sweep was measured: there is no fitted curve and no overlap ω")
+    if not profile.placements:
+        lacks.append("no workload was placed")
+    return lacks

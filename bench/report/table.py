@@ -1,0 +1,160 @@
+"""The table of a profile: everything that was measured on at most `width` columns of text."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from bench.profile.records import Placement, Profile
+from bench.report import ceiling_parts, grid, heading, roofs
+from bench.report.ceiling_parts import threads
+from bench.report.grid import NUMBERS, WORDS, Side
+from bench.report.labels import shorten
+from bench.report.units import duration, number, percent, plus_minus, si
+
+WORKLOADS: tuple[tuple[str, Side], ...] = (
+    ("workload", WORDS),
+    ("", WORDS),
+    ("I", NUMBERS),
+    ("attainable", NUMBERS),
+    ("achieved", NUMBERS),
+    ("of roof", NUMBERS),
+    ("binds", WORDS),
+    ("idle", NUMBERS),
+    ("took", NUMBERS),
+    ("at least", NUMBERS),
+)
+
+ABOVE_ROOF = 1.05
+"""Efficiency from which a placement is called impossible instead of good."""
+
+READING = (
+    "A workload of I FLOP/byte reaches at most min(π, β·I), β at its own share of reads and writes.",
+    "±: relative 95 % interval over rounds. GB = 1e9 byte, FMA = 2 FLOP, ω: overlap (0 serial, 1 hidden).",
+)
+
+
+def render(profile: Profile, width: int = 100, colour: bool = False) -> str:
+    """The whole table as text that is never wider than `width` columns and ends with a newline."""
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        force_jupyter=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+        _environ={},
+    )
+    with console.capture() as capture:
+        for part in _parts(profile, width):
+            console.print(part)
+    return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
+
+
+def _parts(profile: Profile, width: int) -> Iterable[Text | Table]:
+    yield from _head(profile, width)
+    yield from _short(profile)
+    yield from ceiling_parts.compute(profile)
+    yield from ceiling_parts.memory(profile)
+    yield from ceiling_parts.fits(profile)
+    yield from _workloads(profile)
+    yield from _absent(profile)
+    yield grid.section("How to read")
+    yield from (Text(line, style="dim") for line in READING)
+    if profile.simulated:
+        yield Text(heading.SIMULATED, style="bold magenta")
+
+
+def _head(profile: Profile, width: int) -> Iterable[Text | Table]:
+    left, right = heading.title(profile)
+    if profile.simulated:
+        yield Text(heading.SIMULATED, style="bold magenta")
+    gap = width - len(left) - len(right)
+    yield Text(left + " " * gap + right if gap > 1 else f"{left}\n{right}", style="bold")
+    line = Text(f"conditions: {heading.conditions(profile)}", style="dim")
+    line.truncate(width, overflow="ellipsis")
+    yield line
+
+
+def _short(profile: Profile) -> Iterable[Text | Table]:
+    """The roof in one line a precision: what most readers came for."""
+    memory = roofs.main_memory(profile)
+    ends = [memory[0], memory[-1]] if len(memory) > 1 else memory
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), show_header=False)
+    for peak in roofs.peaks(profile):
+        cells = [peak.precision.label, f"π {si(peak.estimate.value, peak.unit)}"]
+        if ends:
+            betas = " to ".join(f"{si(c.estimate.value, c.unit)} ({c.access})" for c in ends)
+            ridges = " to ".join(number(peak.estimate.value / c.estimate.value) for c in reversed(ends))
+            cells += [f"{ends[0].level} β {betas}", f"ridge {ridges} FLOP/byte"]
+        table.add_row(*(Text(cell, style="bold") for cell in cells))
+    if table.row_count:
+        yield Text()
+        yield table
+    for lack in roofs.missing(profile):
+        yield Text(f"missing: {lack}", style="yellow")
+
+
+def _workloads(profile: Profile) -> Iterable[Text | Table]:
+    if not profile.placements:
+        return
+    names = shorten([_workload_name(p, profile) for p in profile.placements], 18)
+    yield grid.section("Workloads", "each on the roof of its own precision and read share; I in FLOP/byte;")
+    yield Text("idle: share of the resource that does not bind which lies unused", style="dim")
+    yield grid.table(WORKLOADS, map(_workload_line, names, profile.placements))
+    yield from _implementations(profile.placements)
+
+
+def _workload_name(p: Placement, profile: Profile) -> str:
+    return p.name + threads(p, profile) + (f" in {p.level}" if p.level != "DRAM" else "")
+
+
+def _give_or_take(p: Placement) -> str:
+    width = p.efficiency.half_width
+    return "" if width is None else plus_minus(width)
+
+
+def _workload_line(name: str, p: Placement) -> Sequence[str]:
+    return (
+        name,
+        p.precision.label,
+        number(roofs.intensity(p)),
+        si(p.attainable.value, p.unit),
+        si(p.achieved.value, p.unit),
+        f"{percent(p.efficiency.value)} {_give_or_take(p)}".rstrip(),
+        p.binds,
+        percent(p.idle),
+        duration(p.seconds.value),
+        duration(p.least_seconds),
+    )
+
+
+def _implementations(placements: Sequence[Placement]) -> Iterable[Text]:
+    groups: dict[str, list[str]] = {}
+    for p in placements:
+        groups.setdefault(p.implementation or "unnamed", []).append(p.name)
+    said = "; ".join(f"{name}: {', '.join(who)}" for name, who in groups.items())
+    yield Text(f"run by {said}", style="dim")
+    if notes := "; ".join(f"{p.name}: {p.note}" for p in placements if p.note):
+        yield Text(f"notes: {notes}", style="dim")
+    above = [p.name for p in placements if p.efficiency.value > ABOVE_ROOF]
+    if above:
+        yield Text(f"above the roof, which is not possible (check work count and timing): {', '.join(above)}")
+
+
+def _absent(profile: Profile) -> Iterable[Text]:
+    if not profile.skipped and not profile.not_measured:
+        return
+    yield grid.section("Not measured")
+    for skip in profile.skipped:
+        reason = " ".join(skip.get("reason", "").split())
+        what = " ".join(value for key, value in skip.items() if key != "reason" and value)
+        yield Text(f"skipped {what}: {reason}" if reason else f"skipped {what}")
+    yield from (Text(f"left out {text}") for text in profile.not_measured)

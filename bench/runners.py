@@ -1,0 +1,187 @@
+"""Who measures a round: a fresh child process under a watchdog, or the simulated device in this one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from bench import errors
+from bench.backends import Backend
+from bench.child import WORKER, Child, Died, Silent
+from bench.measure import Session
+from bench.planned import Planned
+from bench.profile.encoding import decode, plain
+from bench.profile.records import Precision, Sample
+
+START_LIMIT = 90.0
+"""Seconds for a process to import its packages, find its threads and answer."""
+
+
+class Runner(Protocol):
+    """Measures points, each round on its own."""
+
+    process: int
+
+    def open(self, round: int) -> None:
+        """Start a round; DeviceError when the device cannot be opened."""
+
+    def variants(self, kernel: str, precision: Precision, level: str, threads: int) -> tuple[str, ...]:
+        """Forms of a kernel worth trying, best guess first."""
+
+    def warm_up(self, seconds: float) -> None:
+        """Keep the device busy, once a round."""
+
+    def measure(self, planned: Planned, order: int, scale: float, limit: float) -> Sample:
+        """Measure a point; one that takes more than `limit` s is a failed sample."""
+
+    def conditions(self) -> Mapping[str, Any]:
+        """The device's state now."""
+
+    def now(self) -> float:
+        """Seconds on the clock that the time box follows."""
+
+    def close(self, kill: bool = False) -> None:
+        """End the round's process."""
+
+
+class InProcess:
+    """The simulated device: a round is a seed, and a hang is a long virtual time."""
+
+    def __init__(self, backend: Any) -> None:
+        self.backend = backend
+        self.process = 0
+        self._session = Session(backend, 0, 0)
+
+    def open(self, round: int) -> None:
+        """Draw the noise of `round`."""
+        self.backend.begin_round(round)
+        self.process += 1
+        self._session = Session(self.backend, round, self.process)
+
+    def variants(self, kernel: str, precision: Precision, level: str, threads: int) -> tuple[str, ...]:
+        """The backend's."""
+        backend: Backend = self.backend
+        return backend.variants(kernel, precision, level, threads)
+
+    def warm_up(self, seconds: float) -> None:
+        """Let virtual time pass."""
+        self._session.warm_up(seconds)
+
+    def measure(self, planned: Planned, order: int, scale: float, limit: float) -> Sample:
+        """Measure; what took longer than `limit` virtual seconds gave no answer in time."""
+        before = self.now()
+        sample = self._session.sample(planned, order, scale)
+        taken = self.now() - before
+        return silent(planned, sample.round, self.process, order, limit, taken) if taken > limit else sample
+
+    def conditions(self) -> Mapping[str, Any]:
+        """The simulated state."""
+        backend: Backend = self.backend
+        return backend.conditions()
+
+    def now(self) -> float:
+        """Virtual seconds."""
+        return float(self.backend.now())
+
+    def close(self, kill: bool = False) -> None:
+        """Nothing to end."""
+
+
+def silent(planned: Planned, round: int, process: int, order: int, limit: float, wall: float) -> Sample:
+    """The sample of a point that did not come back in time."""
+    return lost(planned, round, process, order, f"no answer within {limit:.0f} s", wall)
+
+
+def lost(planned: Planned, round: int, process: int, order: int, reason: str, wall: float) -> Sample:
+    """A failed sample written by the parent because the measuring process could not."""
+    return Sample(
+        planned.point,
+        round,
+        process,
+        order,
+        status="failed",
+        reason=reason,
+        regime=planned.regime,
+        facts={"wall_seconds": wall},
+    )
+
+
+class Children:
+    """A real device: each round in a fresh process, a hung or dead one replaced within its round."""
+
+    def __init__(self, device: str, command: Sequence[str] = WORKER) -> None:
+        self.device = device
+        self.command = tuple(command)
+        self.process = 0
+        self._round = 0
+        self._warm = 0.0
+        self._child: Child | None = None
+
+    def open(self, round: int) -> None:
+        """A fresh process for `round`; DeviceError when it cannot start."""
+        self.close()
+        self._round, self._warm = round, 0.0
+        self._start()
+
+    def _start(self) -> Child:
+        self.process += 1
+        child = self._child = Child(self.command)
+        request = {"open": self.device, "round": self._round, "process": self.process}
+        try:
+            child.ask(request, START_LIMIT)
+            if self._warm:
+                child.ask({"warm_up": self._warm}, START_LIMIT)
+        except (Silent, Died) as error:
+            self.close(kill=True)
+            why = str(error) or f"no answer within {START_LIMIT:.0f} s"
+            raise errors.DeviceError(f"device {self.device} could not be opened: {why}") from None
+        return child
+
+    def variants(self, kernel: str, precision: Precision, level: str, threads: int) -> tuple[str, ...]:
+        """Asked of the child: only it knows instruction sets."""
+        child = self._child or self._start()
+        try:
+            reply = child.ask({"variants": [kernel, plain(precision), level, threads]}, START_LIMIT)
+        except (Silent, Died) as error:
+            raise errors.DeviceError(f"device {self.device} cannot list its loops: {error}") from None
+        return tuple(reply["variants"])
+
+    def warm_up(self, seconds: float) -> None:
+        """Also repeated in a process that has to replace this round's."""
+        self._warm = seconds
+        child = self._child or self._start()
+        try:
+            child.ask({"warm_up": seconds}, START_LIMIT + seconds)
+        except (Silent, Died):
+            self.close(kill=True)
+
+    def measure(self, planned: Planned, order: int, scale: float, limit: float) -> Sample:
+        """A sample, or a failed one when the child hangs or dies; the next point gets a new child."""
+        began = self.now()
+        child = self._child or self._start()
+        try:
+            reply = child.ask({"measure": plain(planned), "order": order, "scale": scale}, limit)
+            return decode(Sample, reply["sample"], "sample")
+        except Silent:
+            self.close(kill=True)
+            return silent(planned, self._round, self.process, order, limit, self.now() - began)
+        except Died as error:
+            self.close(kill=True)
+            return lost(planned, self._round, self.process, order, str(error), self.now() - began)
+
+    def conditions(self) -> Mapping[str, Any]:
+        """The host's, seen from this process while no child is at work."""
+        from bench import host
+
+        return host.conditions()
+
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return time.monotonic()
+
+    def close(self, kill: bool = False) -> None:
+        """End the child, if there is one."""
+        if self._child is not None:
+            child, self._child = self._child, None
+            child.end(kill)

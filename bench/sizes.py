@@ -1,0 +1,117 @@
+"""Sizes that follow from the device: DRAM arrays, cache working sets, intensities, matrices."""
+
+from __future__ import annotations
+
+import math
+
+from bench.device import Cache, Device
+from bench.errors import ResourceError
+
+KIB, MIB = 1 << 10, 1 << 20
+LEAST_ARRAY = 128 * MIB
+EACH, TOGETHER = 2, 4
+"""DRAM arrays: each at least 2x, together at least 4x the last-level cache."""
+
+MEMORY_SHARE = 0.5
+"""Share of the available memory that a run may take."""
+
+SMALLEST_SET = 4 * KIB
+PLATEAU_RATIO = 4.0
+"""Capacities of neighbouring levels closer than this leave no size that is surely in the upper one."""
+
+
+def printed(count: float) -> str:
+    """Bytes for a message: powers of 1024, since caches and memories come in those."""
+    for unit in ("byte", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.3g} {unit}"
+        count /= 1024
+    return f"{count:.3g} GiB"
+
+
+def array_bytes(device: Device, arrays: int, memory: float) -> int:
+    """Bytes of each of `arrays` DRAM arrays; ResourceError when `memory` byte cannot hold them."""
+    cache = device.last_level_cache_bytes
+    needed = max(EACH * cache, TOGETHER * cache / arrays)
+    share = MEMORY_SHARE * memory / arrays
+    if needed > share or share < MIB:
+        raise ResourceError(
+            f"DRAM arrays must exceed the {printed(cache)} last-level cache: {arrays} x "
+            f"{printed(needed or MIB)}, but only {printed(share * arrays)} ({MEMORY_SHARE:.0%} of the "
+            "available memory) may be used; free memory, or measure the rest with --families fma,cache,gemm"
+        )
+    wanted = max(needed, min(LEAST_ARRAY, share))
+    rounded = math.ceil(wanted / (2 * MIB)) * 2 * MIB
+    return rounded if rounded <= share else math.floor(wanted / MIB) * MIB
+
+
+def capacity(cache: Cache, threads: int) -> float:
+    """Bytes of this level that each of `threads` spread-out threads has to itself."""
+    return min(cache.bytes, cache.bytes * cache.instances / threads)
+
+
+def level_of(device: Device, size: float, threads: int) -> str:
+    """Name of the first level that holds a working set of `size` byte a thread."""
+    held = (c.level for c in device.caches if capacity(c, threads) >= size)
+    return next(held, "DRAM")
+
+
+def plateaus(device: Device, threads: int) -> tuple[dict[str, int], list[str]]:
+    """Working set per thread (byte) that surely lies in each level, and in words what has none.
+
+    L1: half of it. Above: the geometric mean of 2x the lower and 0.5x the own capacity.
+    """
+    found: dict[str, int] = {}
+    missing = []
+    lower = 0.0
+    for cache in device.caches:
+        own = capacity(cache, threads)
+        if not lower:
+            found[cache.level] = rounded_set(own / 2)
+        elif own >= PLATEAU_RATIO * lower:
+            found[cache.level] = rounded_set(math.sqrt(2 * lower * own / 2))
+        else:
+            missing.append(
+                f"{cache.level} with {threads} threads: {printed(own)} a thread is less than "
+                f"{PLATEAU_RATIO:g}x the level below, no working set lies in it alone"
+            )
+        lower = max(lower, own)
+    return found, missing
+
+
+def rounded_set(size: float) -> int:
+    """A working set in whole KiB (the unrolled bodies need whole blocks), at least the smallest."""
+    return max(SMALLEST_SET, round(size / KIB) * KIB)
+
+
+def working_sets(
+    device: Device, threads: int, memory: float, steps_per_octave: float, fine: bool
+) -> list[int]:
+    """Ascending working sets per thread, 4 KiB to 4x the last-level cache, finer around each capacity."""
+    capacities = [capacity(c, threads) for c in device.caches]
+    top = min(4 * max(capacities, default=32 * MIB), MEMORY_SHARE * memory / threads)
+    count = max(1, math.floor(math.log2(top / SMALLEST_SET) * steps_per_octave))
+    sizes = {rounded_set(SMALLEST_SET * 2 ** (i / steps_per_octave)) for i in range(count + 1)}
+    if fine:
+        sizes |= {rounded_set(c * f) for c in capacities for f in (0.7, 0.85, 1.2, 1.5)}
+    return sorted(s for s in sizes if s <= top)
+
+
+def fma_counts(item_bytes: int, write_back: bool, dense: bool, top: float = 512.0) -> list[int]:
+    """Vector FMAs per block of 12 vectors, from 1 to at least `top` FLOP/byte.
+
+    intensity = F / (6 item bytes) read-only, F / (12 item bytes) in place; F < 12 or a multiple of 12
+    """
+    rounds = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64] if dense else [1, 3, 8, 24, 64]
+    last = math.ceil(top * item_bytes * (12 if write_back else 6) / 12)
+    while rounds[-1] < last:
+        rounds.append(rounds[-1] * (2 if dense else 4))
+    low = [1, 2, 3, 6] if dense else [1, 3, 6]
+    return low + [12 * k for k in rounds]
+
+
+def matrix_sizes(threads: int, memory: float, dense: bool) -> list[int]:
+    """Square GEMM sizes n; the largest grows with the threads so that each has work to do."""
+    largest = 256 * max(6, min(32, round(6 * math.sqrt(threads / 2))))
+    sizes = [256, 512, 1024, largest] if dense else [min(1024, largest), largest]
+    return sorted({n for n in sizes if 3 * 8 * n * n <= MEMORY_SHARE * memory})

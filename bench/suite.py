@@ -1,0 +1,232 @@
+"""A whole run: open the device, plan, measure inside the time box, derive the profile; or go on with one."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from bench import host, provenance
+from bench.backends import open_backend
+from bench.campaign import Campaign
+from bench.device import Device
+from bench.errors import DeviceError, FileError, UsageError
+from bench.intervals import MIN_ROUNDS
+from bench.plan import FAMILIES, PRESETS, Plan, plan, preset_for
+from bench.profile.encoding import FormatError, decode, plain
+from bench.profile.records import SCHEMA_VERSION, TOOL_VERSION, Point, Precision
+from bench.progress import Screen, duration
+from bench.runners import Children, InProcess, Runner
+from bench.store import SAMPLES, Store, read_log, write_profile
+from bench.timebox import TimeBox
+
+RESUMED_SHARE = 0.5
+"""A resumed run gets what is left of its time box, but at least this share of it."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What was asked for; kept in the header, so that a resumed run needs no flags."""
+
+    device: str
+    minutes: float
+    preset: str
+    threads: int | None = None
+    precisions: tuple[str, ...] = ()
+    families: tuple[str, ...] = ()
+    workloads: bool = True
+    seed: int = 0
+
+
+def run(
+    device: str = "auto",
+    minutes: float | None = None,
+    preset: str | None = None,
+    results: Path = Path("results"),
+    resume: Path | None = None,
+    threads: int | None = None,
+    precisions: Sequence[str] | None = None,
+    families: Sequence[str] | None = None,
+    workloads: bool = True,
+    quiet: bool = False,
+) -> Path:
+    """Measure and derive; the result folder, with samples.jsonl and profile.json in it.
+
+    resume: go on with this folder under its own options, everything else is ignored
+    KeyboardInterrupt carries the command that goes on; BenchError is everything foreseen.
+    """
+    screen = Screen(quiet)
+    if resume is not None:
+        options = _options_of(resume)
+    else:
+        chosen = preset or preset_for(3.0 if minutes is None else minutes)
+        if chosen not in PRESETS:
+            raise UsageError(f"unknown preset {chosen!r}; valid: {', '.join(PRESETS)}")
+        box = PRESETS[chosen].minutes if minutes is None else minutes
+        seed = int.from_bytes(os.urandom(4), "big")
+        asked = (tuple(precisions or ()), tuple(families or ()), workloads, seed)
+        options = Options(_checked_device(device), box, chosen, threads, *asked)
+    found, runner = open_device(options.device)
+    timebox = TimeBox(runner.now, 60 * options.minutes)
+    try:
+        drafted = _plan(found, runner, options)
+        store = _resumed(resume, found) if resume else _created(results, found, options, drafted)
+        with store:
+            _measure(
+                Campaign(runner, store, timebox, drafted, screen, options.seed), found, resume is not None
+            )
+            _derive(store)
+            return store.folder
+    finally:
+        screen.end()
+        runner.close(kill=True)
+
+
+def _checked_device(device: str) -> str:
+    """`auto` is the host CPU, unless this is a cluster's login node."""
+    if device != "auto":
+        return device
+    if scheduler := host.login_node():
+        raise DeviceError(
+            f"this looks like a login node ({scheduler} is here, but no allocation): its CPU is not burnt "
+            "unasked; run inside an allocation, or ask for it by name: --device cpu"
+        )
+    return "cpu"
+
+
+def open_device(device: str) -> tuple[Device, Runner]:
+    """The device's facts and who measures it; a real one is opened by child processes only."""
+    if device == "cpu":
+        return host.cpu_device(), Children("cpu")
+    backend = open_backend(device)
+    return backend.device, InProcess(backend)
+
+
+def _plan(device: Device, runner: Runner, options: Options) -> Plan:
+    now = runner.conditions()
+    available = now.get("memory_available_bytes") or device.memory_bytes
+    memory = min(float(available), float(device.memory_bytes))
+    families = options.families or FAMILIES
+    wanted = [f for f in families if options.workloads or f != "workload"]
+    threads = options.threads or device.threads
+    zoo = workload_points(device, threads, memory, options.precisions) if "workload" in wanted else ()
+    runner.open(0)
+    drafted = plan(
+        device, runner.variants, options.preset, options.threads, options.precisions, wanted, zoo, memory
+    )
+    if device.kind == "simulated":  # a seed is as good as the next: more rounds only where they are needed
+        least = max(MIN_ROUNDS, drafted.preset.least_rounds)
+        return replace(drafted, preset=replace(drafted.preset, rounds=least, least_rounds=least))
+    return drafted
+
+
+def workload_points(
+    device: Device, threads: int, memory: float, precisions: Sequence[str] = ()
+) -> tuple[Point, ...]:
+    """The workloads of `precisions` (all when empty) at the sizes that fit this device."""
+    from bench.workloads.zoo import ZOO
+
+    points = []
+    for name, work in ZOO.items():
+        if precisions and work.precision not in precisions:
+            continue
+        sized = work.sizes(memory, device.last_level_cache_bytes, threads)
+        precision = Precision.of(work.precision)
+        point = Point("workload", name, work.implementation, precision, "DRAM", threads=threads)
+        points.append(replace(point, sizes=sized))
+    return tuple(points)
+
+
+def identity(device: Device) -> dict[str, Any]:
+    """What must match before samples are combined; the device's own part, the tool and the format."""
+    source = provenance.source_hash()
+    return {**plain(device.identity), "source": source, "schema_version": SCHEMA_VERSION}
+
+
+def _created(results: Path, device: Device, options: Options, drafted: Plan) -> Store:
+    origin = provenance.provenance(sys.argv)
+    header = {
+        "schema_version": SCHEMA_VERSION,
+        "tool_version": TOOL_VERSION,
+        "identity": identity(device),
+        "provenance": origin,
+        "device": plain(device),
+        "simulated": device.kind == "simulated",
+        "plan": {
+            "options": plain(options),
+            "rounds": drafted.preset.rounds,
+            "points": len(drafted.points),
+            "pilot": len(drafted.pilot),
+        },
+        "not_measured": list(drafted.notes),
+    }
+    stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    folder = results / f"{device.slug}-{device.state}" / f"{stamp}-{origin['label']}"
+    for again in range(2, 100):
+        if not (folder / SAMPLES).exists():
+            break
+        folder = folder.with_name(f"{stamp}-{origin['label']}-{again}")
+    return Store.create(folder, header)
+
+
+def _options_of(folder: Path) -> Options:
+    try:
+        return decode(Options, read_log(folder).header["plan"]["options"], "options")
+    except (KeyError, TypeError, FormatError) as error:
+        raise FileError(f"{folder} does not say how it was run ({error}): start a new run") from None
+
+
+def _resumed(folder: Path, device: Device) -> Store:
+    """The store of `folder`, refused in words when it is another tool's or another device's."""
+    store = Store.open(folder)
+    before, here = dict(store.header["identity"]), identity(device)
+    if before.get("source") != here["source"]:
+        store.close()
+        raise FileError(
+            f"{folder} was measured by another version of this tool (source {before.get('source')}, now "
+            f"{here['source']}): check that version out to go on with it, or start a new run"
+        )
+    differing = sorted(k for k in {*before, *here} if before.get(k) != here.get(k))
+    if differing:
+        store.close()
+        told = "; ".join(f"{k}: {_short(before.get(k))}, here {_short(here.get(k))}" for k in differing)
+        raise FileError(f"{folder} was measured on another device ({told}): start a new run here")
+    return store
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) < 60 else text[:57] + "..."
+
+
+def _measure(campaign: Campaign, device: Device, resumed: bool) -> None:
+    """Say what is going to happen, then do it; an interruption keeps everything and says how to go on."""
+    screen, box, store = campaign.screen, campaign.box, campaign.store
+    simulated = "SIMULATED, no hardware is measured: " if device.kind == "simulated" else ""
+    screen.say(f"{simulated}{device.name}, {campaign.plan.threads} threads, into {store.folder}")
+    for remark in host.remarks(device.facts, campaign.runner.conditions()) if not simulated else ():
+        screen.say(f"  note: {remark}")
+    if resumed:
+        spent = sum(float(s.facts.get("wall_seconds", 0.0)) for s in store.samples)
+        box.seconds = max(box.seconds - spent, RESUMED_SHARE * box.seconds)
+        screen.say(f"  resumed: {len(store.samples)} samples are kept, {duration(box.seconds)} at most to go")
+    try:
+        campaign.run()
+    except KeyboardInterrupt:
+        screen.end()
+        campaign.runner.close(kill=True)
+        again = f"python -m bench run --resume {shlex.quote(str(store.folder))}"
+        raise KeyboardInterrupt(
+            f"{len(store.samples)} samples are kept in {store.folder}; go on with: {again}"
+        ) from None
+
+
+def _derive(store: Store) -> None:
+    from bench import ceilings
+
+    write_profile(store.folder, ceilings.derive(store.header, store.conditions, store.samples))
