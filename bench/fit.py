@@ -44,6 +44,9 @@ setting, T0 cannot be told from the shape of the knee (at p = 1 and constant byt
 OVERHEAD_EVIDENCE = 10.0
 """AICc by which T0 > 0 must win: "essentially no support" for the other (Burnham and Anderson, 2002)."""
 
+WHOLE = 0.8
+"""Share of the points that must have every round, or the rounds' refits would not be fits to the curve."""
+
 MAX_RATIO = 1e3
 """An asymptote is sought up to this factor above the best point seen."""
 
@@ -163,10 +166,17 @@ def solve(form: Form, sweep: Sweep, start: Array | None = None, shortest: float 
     low, high = _bounds(form, sweep)
     first = _start(form, sweep) if start is None else start
     log_flops = np.log(sweep.flops)
+
+    def residuals(theta: Array) -> Array:
+        return (log_flops - _log_seconds(form, theta, sweep, shortest) - sweep.log_rate) * sweep.weight
+
+    def slopes(theta: Array) -> Array:
+        return _jacobian(form, theta, sweep, shortest)
+
     found = least_squares(
-        lambda theta: (log_flops - _log_seconds(form, theta, sweep, shortest) - sweep.log_rate) * sweep.weight,
+        residuals,
         np.clip(first, low + 1e-9, high - 1e-9),
-        jac=lambda theta: _jacobian(form, theta, sweep, shortest),
+        jac=slopes,
         bounds=(low, high),
         loss="soft_l1",
         f_scale=SOFT_SCALE,
@@ -200,11 +210,14 @@ def _pooled(norm: bool, sweep: Sweep) -> Solution:
 
 def _weights(points: Sequence[CurvePoint]) -> Array:
     """Inverse scatter of each point over rounds, relative to the curve's; 1 where unknown."""
-    rounds = [len(p.rates) for p in points]
-    if min(rounds) < 2:
+    known = np.array([len(p.rates) >= 2 for p in points])
+    if not np.any(known):
         return np.ones(len(points))
-    own = np.array([np.var(np.log(p.rates), ddof=1) for p in points])
-    degrees = np.array(rounds) - 1
+    own = np.array(
+        [np.var(np.log(p.rates), ddof=1) if k else np.nan for p, k in zip(points, known, strict=True)]
+    )
+    own[~known] = np.median(own[known])
+    degrees = np.array([max(len(p.rates) - 1, 0) for p in points])
     half = SCATTER_WINDOW // 2
     around = np.array([np.median(own[max(0, i - half) : i + half + 1]) for i in range(len(own))])
     drawn = (degrees * own + SCATTER_PRIOR * around) / (degrees + SCATTER_PRIOR) + MODEL_ERROR**2
@@ -212,9 +225,11 @@ def _weights(points: Sequence[CurvePoint]) -> Array:
 
 
 def _rounds(points: Sequence[CurvePoint], weight: Array) -> list[Sweep]:
-    """One sweep a round, of the points that took part in every round."""
+    """One sweep a round, of the points that took part in every round; none where those are too few."""
     count = max(len(p.rates) for p in points)
     chosen = [i for i, p in enumerate(points) if len(p.rates) == count]
+    if count < 2 or len(chosen) < WHOLE * len(points):
+        return []
     flops = np.array([points[i].flops for i in chosen])
     moved = np.array([points[i].bytes for i in chosen])
     rates = np.log(np.array([points[i].rates for i in chosen]))
@@ -249,7 +264,7 @@ def _fit_form(norm: bool, points: Sequence[CurvePoint], sweep: Sweep) -> Fit:
     solution = _pooled(norm, sweep)
     rounds = _rounds(points, sweep.weight)
     refits = [solve(solution.form, r, solution.theta, sweep.shortest) for r in rounds]
-    return _describe(solution, sweep, refits if len(refits) > 1 else ())
+    return _describe(solution, sweep, refits)
 
 
 def fit_curve(points: Sequence[CurvePoint]) -> tuple[Fit, ...]:
@@ -261,7 +276,9 @@ def fit_curve(points: Sequence[CurvePoint]) -> tuple[Fit, ...]:
     reach one, it is a bound, its interval one-sided and `limits` says so. A form needs two points more
     than parameters; with fewer there is no fit.
     """
-    usable = sorted((p for p in points if p.flops > 0 and p.bytes > 0 and p.estimate.value > 0), key=_intensity)
+    usable = sorted(
+        (p for p in points if p.flops > 0 and p.bytes > 0 and p.estimate.value > 0), key=_intensity
+    )
     fits = []
     for norm in (False, True):
         if len(usable) >= (5 if norm else 4):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from statistics import fmean, median, stdev
 
 from bench.profile.records import Interval, Repetitions
@@ -18,6 +18,12 @@ MIN_ROUNDS = 5
 
 P75, MEDIAN = 0.75, 0.5
 """The quantile within a round: of a pi, whose disturbances only slow it down, and of a beta."""
+
+CAP_PI, CAP_CACHE, CAP_SHARED, CAP_QUIET = 0.02, 0.05, 0.10, 0.03
+"""Half-widths allowed: of pi, a cache's beta, DRAM's or a link's on a shared or on a quiet machine."""
+
+SHARED_WORDS = ("vm", "shared", "container", "quota", "busy")
+"""Words of a device's state that say that others can move its memory bandwidth."""
 
 MAX_T_DEGREES = 200
 """Degrees of freedom from which Student's t is taken at this value (0.6 % above the normal)."""
@@ -37,7 +43,7 @@ class Rates:
 
 
 def clean_rates(work: float, repetitions: Repetitions) -> Rates:
-    """Rates of the clean repetitions of `work` (FLOP or byte each); a time that is not positive is left out."""
+    """Rates of the clean repetitions of `work` (FLOP or byte) each; times that are not positive are left out."""
     timed = [(work / s, ok) for s, ok in zip(repetitions.seconds, repetitions.clean, strict=True) if s > 0]
     clean = tuple(rate for rate, ok in timed if ok)
     disturbed = len(timed) - len(clean)
@@ -70,7 +76,7 @@ def _inside(t: float, degrees: int) -> float:
     return 2 / math.pi * (angle + sine * total) if odd else sine * total
 
 
-@lru_cache(maxsize=None)
+@cache
 def student(degrees: int, confidence: float = 0.95) -> float:
     """Two-sided quantile of Student's t: |T| stays below it with probability `confidence`."""
     if degrees < 1:
@@ -114,6 +120,11 @@ def bounded_interval(
         return Interval(chosen)
     bottom, top = _band(estimates, chosen)
     return Interval(chosen, max(bottom, low), min(top, high))
+
+
+def memory_cap(state: str) -> float:
+    """Allowed half-width of a DRAM or link bandwidth on a device in `state` (words joined by -)."""
+    return CAP_SHARED if any(word in state for word in SHARED_WORDS) else CAP_QUIET
 
 
 def ratio(numerator: Interval, denominator: Interval) -> Interval:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from bench.backends import Backend, Prepared
 from bench.errors import BenchError, DeviceError
 from bench.planned import Planned
-from bench.profile.records import Point, Repetitions, Sample
+from bench.profile.records import Point, Sample
 from bench.stopping import StopRule
 from kernels.spec import Work
 
@@ -19,6 +19,9 @@ CLOSE_ENOUGH = 0.25
 
 LARGEST_STEP = 64.0
 """Growth of the amount between two trial runs: short ones are mostly overhead and overestimate it."""
+
+CALIBRATIONS = 3
+"""Calibrations before repetitions are taken as they come."""
 
 
 def moved_bytes(work: Work, level: str) -> tuple[float, float]:
@@ -29,17 +32,19 @@ def moved_bytes(work: Work, level: str) -> tuple[float, float]:
 def allowed(prepared: Prepared, amount: float) -> int:
     """The allowed amount next above `amount`, inside least..most."""
     step = prepared.step
-    ceiled = math.ceil(min(amount, float(prepared.most)) / step) * step
+    ceiled = math.ceil(min(amount, float(prepared.most)) / step - 1e-6) * step
     return max(prepared.least, min(ceiled, prepared.most))
 
 
-def calibrate(backend: Backend, prepared: Prepared, target: float, moved: float = 0.0) -> tuple[int, float]:
+def calibrate(
+    backend: Backend, prepared: Prepared, target: float, moved: float = 0.0, start: int = 0
+) -> tuple[int, float]:
     """Amount for which one repetition takes `target` s and moves `moved` byte, and its expected seconds.
 
     The faster of two trial runs counts: a disturbed one would make repetitions too short.
     DeviceError when the largest amount takes no time at all.
     """
-    amount = allowed(prepared, prepared.least)
+    amount = allowed(prepared, start)
     while True:
         seconds = min(backend.measure(prepared, amount, 2).seconds)
         if not math.isfinite(seconds) or seconds < 0:
@@ -49,9 +54,7 @@ def calibrate(backend: Backend, prepared: Prepared, target: float, moved: float 
         growth = LARGEST_STEP if seconds == 0 else min(LARGEST_STEP, max(2.0, target / seconds))
         amount = allowed(prepared, amount * growth)
     if seconds == 0:
-        raise DeviceError(
-            "the timer returned 0 s for the largest amount: the clock of this device stands still"
-        )
+        raise DeviceError("the timer returned 0 s for the largest amount: this device's clock stands still")
     wanted = amount * target / seconds
     per_unit = sum(moved_bytes(prepared.work(amount), prepared.point.level)) / amount
     if moved and per_unit:
@@ -61,9 +64,12 @@ def calibrate(backend: Backend, prepared: Prepared, target: float, moved: float 
 
 
 def repeat(
-    backend: Backend, prepared: Prepared, amount: int, expected: float, rule: StopRule
-) -> tuple[Repetitions, str]:
-    """Repetitions in batches of one native call each until `rule` says stop, and why it did."""
+    backend: Backend, prepared: Prepared, amount: int, expected: float, rule: StopRule, shortest: float = 0.0
+) -> str:
+    """Repetitions in batches of one native call each until `rule`, which keeps them, says stop; why it did.
+
+    "" when the fastest of the first batch took less than `shortest` s: the calibration was disturbed.
+    """
     start = backend.now()
     while not (why := rule.verdict(backend.now() - start)):
         count = rule.batch(backend.now() - start, expected)
@@ -71,7 +77,9 @@ def repeat(
             rule.add(backend.measure(prepared, amount, count))
         except ValueError as error:
             raise DeviceError(f"{error}: the clock of this device is not usable") from None
-    return rule.repetitions, why
+        if len(rule.repetitions) == count and min(rule.repetitions.seconds) < shortest:
+            return ""
+    return why
 
 
 @dataclass
@@ -115,9 +123,7 @@ class Session:
     def _timed(self, planned: Planned, sample: Sample, scale: float) -> Sample:
         with self._prepared(planned.point) as prepared:
             self._verify(prepared)
-            amount, expected = calibrate(self.backend, prepared, planned.target, planned.moved)
-            rule = StopRule(planned.minimum, planned.half_width, planned.budget * scale, planned.q)
-            repetitions, why = repeat(self.backend, prepared, amount, expected, rule)
+            amount, rule, why = self._repeated(planned, prepared, scale)
             work = prepared.work(amount)
             read, written = moved_bytes(work, planned.point.level)
             return replace(
@@ -125,9 +131,20 @@ class Session:
                 flops=float(work.flops),
                 bytes_read=float(read),
                 bytes_written=float(written),
-                repetitions=repetitions,
+                repetitions=rule.repetitions,
                 facts={**prepared.facts, "amount": amount, "stopped": why},
             )
+
+    def _repeated(self, planned: Planned, prepared: Prepared, scale: float) -> tuple[int, StopRule, str]:
+        """Calibrate and repeat; once more where a disturbed trial run made repetitions far too short."""
+        amount = prepared.least
+        for left in reversed(range(CALIBRATIONS)):
+            amount, expected = calibrate(self.backend, prepared, planned.target, planned.moved, amount)
+            rule = StopRule(planned.minimum, planned.half_width, planned.budget * scale, planned.q)
+            shortest = CLOSE_ENOUGH * planned.target if left and amount < prepared.most else 0.0
+            if why := repeat(self.backend, prepared, amount, expected, rule, shortest):
+                break
+        return amount, rule, why
 
     @contextmanager
     def _prepared(self, point: Point) -> Iterator[Prepared]:

@@ -87,7 +87,8 @@ class _Trial:
         """Relative tolerance from the item's precision and the number of rounding steps."""
         tolerance = float(np.finfo(self.kind).eps) * (4.0 + steps)
         if not np.allclose(got, want, rtol=tolerance, atol=0.0):
-            worst = np.max(np.abs(np.asarray(got, float) / np.asarray(want, float) - 1.0))
+            want = np.asarray(want, float)
+            worst = np.max(np.abs(got - want)) / np.max(np.abs(want))
             self.fail(f"{what} differs from the reference by {worst:.1e} (allowed {tolerance:.1e})")
 
     def chain(self) -> None:

@@ -39,7 +39,7 @@ def seconds(
     longest = max(compute, memory)
     if longest == 0 or math.isinf(p):
         return t0 + longest
-    return t0 + longest * ((compute / longest) ** p + (memory / longest) ** p) ** (1 / p)
+    return t0 + longest * float(((compute / longest) ** p + (memory / longest) ** p) ** (1 / p))
 
 
 def rate(intensity: float, pi: float, beta: float, p: float = INFINITY) -> float:

@@ -89,7 +89,7 @@ def place(
     crowd = [-sum(1 / (gap + math.dist(p, q)) for q in points) for p in points]
     for i in sorted(range(len(points)), key=lambda i: (crowd[i], i)):
         walls = _near(points[i], sizes[i], gap, (*obstacles, *placed.values(), *dots))
-        placed[i] = _best(_candidates(points[i], sizes[i], gap), walls, frame)
+        placed[i] = _best(_candidates(points[i], sizes[i], gap), walls, frame, gap / 4)
     return [placed[i] for i in range(len(points))]
 
 
@@ -103,20 +103,27 @@ def _near(
     return [wall for wall in walls if overlap(wall, reach)]
 
 
-def _best(candidates: Iterator[tuple[float, Box]], walls: Sequence[Box], frame: Box) -> Box:
+def _best(candidates: Iterator[tuple[float, Box]], walls: Sequence[Box], frame: Box, thin: float) -> Box:
     """The candidate with the least cost: preference plus what it hides or what leaves the frame."""
     least, chosen = math.inf, (0.0, 0.0, 0.0, 0.0)
     for preference, box in candidates:
         if preference >= least:
             break
-        cost = preference + _harm(box, walls, frame)
+        cost = preference + _harm(box, walls, frame, thin)
         if cost < least:
             least, chosen = cost, box
     return chosen
 
 
-def _harm(box: Box, walls: Sequence[Box], frame: Box) -> float:
-    """How much a box hides: a little for each thing touched, more for the part of it that is covered."""
+def _harm(box: Box, walls: Sequence[Box], frame: Box, thin: float) -> float:
+    """How much a box hides: a little for each thing touched, more for the part of it that is covered.
+
+    Walls thinner than `thin` are lines, which may be crossed more readily than a mark.
+    """
     area = (box[2] - box[0]) * (box[3] - box[1])
-    hidden = [shared for wall in walls if (shared := overlap(box, wall))]
-    return 0.7 * len(hidden) + (60 * sum(hidden) + 240 * _outside(box, frame)) / area
+    cost = 240 * _outside(box, frame) / area
+    for wall in walls:
+        if shared := overlap(box, wall):
+            is_line = min(wall[2] - wall[0], wall[3] - wall[1]) < thin
+            cost += (0.15 if is_line else 1.2) + 60 * shared / area
+    return cost

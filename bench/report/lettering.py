@@ -14,7 +14,7 @@ from bench.report.units import number, percent
 SIZE = 7.5
 """Points of the letters along lines and beside workloads."""
 
-SHARES = (0.03, 0.22, 0.41, 0.60, 0.75)
+MAIN_STARTS, CACHE_STARTS = (0.03, 0.22, 0.41, 0.60), (0.10, 0.28, 0.46, 0.64)
 """Where along its line a label may start, as shares of the part that can be seen."""
 
 CORNERS = ("upper left", "lower right", "lower center", "upper center")
@@ -29,8 +29,12 @@ def write(axes: Any, shown: Scene) -> None:
         if flat.text:
             taken.append(_pixels(_over(axes, shown, flat, [*taken, *_flat_lines(axes, shown)])))
     taken += [_pixels(text) for text in _ridges(axes, shown)]
-    for index, line in enumerate(line for line in shown.diagonals if line.text):
-        taken += _slices(_along(axes, shown, line, index, taken))
+    caches = [line for line in shown.diagonals if not line.main]
+    for line in shown.diagonals:
+        if line.text:
+            first = 0 if line.main else caches.index(line) % len(CACHE_STARTS)
+            starts = MAIN_STARTS if line.main else CACHE_STARTS[first:] + CACHE_STARTS[:first]
+            taken += _slices(_along(axes, shown, line, starts, taken))
     main = _slanted_lines(axes, shown, main_only=True)
     _dots(axes, shown, [*taken, *_marks(axes, shown), *_flat_lines(axes, shown), *main])
     if not (shown.horizontals or shown.diagonals or shown.sweeps or shown.dots):
@@ -80,7 +84,7 @@ def _over(axes: Any, shown: Scene, line: Horizontal, walls: Sequence[Box]) -> An
         bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4, "alpha": 0.75},
     )
     width = axes.get_window_extent().width / _points(axes)
-    spots = [(-4 - shift * width, side) for side in (3, -3) for shift in (0.0, 0.24, 0.48)]
+    spots = [(-4 - shift * width, side) for side in (3, -3) for shift in (0.0, 0.26)]
 
     def cost(spot: tuple[float, float]) -> float:
         text.set(position=spot, va="bottom" if spot[1] > 0 else "top")
@@ -114,7 +118,7 @@ def _ridges(axes: Any, shown: Scene) -> Iterator[Any]:
             )
 
 
-def _along(axes: Any, shown: Scene, line: Diagonal, index: int, walls: Sequence[Box]) -> Any:
+def _along(axes: Any, shown: Scene, line: Diagonal, starts: Sequence[float], walls: Sequence[Box]) -> Any:
     """A label that follows its line, where along it the fewest other words stand."""
     left, right = _visible(shown, line)
     (x0, y0), (x1, y1) = axes.transData.transform(
@@ -136,12 +140,11 @@ def _along(axes: Any, shown: Scene, line: Diagonal, index: int, walls: Sequence[
         zorder=7,
         bbox=None if line.side else {"facecolor": "white", "edgecolor": "none", "pad": 0.8},
     )
-    starts = SHARES if line.main else SHARES[index % 3 :] + SHARES[: index % 3]
 
     def cost(share: float) -> float:
         x = left * (right / left) ** share
         text.xy = (x, line.value * x)
-        beyond = max(0.0, _pixels(text)[2] - axes.get_window_extent().x1)
+        beyond = max(0.0, float(_pixels(text)[2] - axes.get_window_extent().x1))
         return _hidden(_slices(text), walls) + 10 * beyond
 
     x = left * (right / left) ** min(starts, key=cost)

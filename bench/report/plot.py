@@ -54,8 +54,13 @@ def draw(profiles: Sequence[Profile], svg: Path, png: Path) -> None:
         picture = figure(profiles)
         for path, form in ((svg, "svg"), (png, "png")):
             beside = path.with_name(f".{path.name}.part")
-            picture.savefig(beside, format=form, dpi=DPI, metadata={"Date": None} if form == "svg" else None)
-            os.replace(beside, path)
+            try:
+                picture.savefig(
+                    beside, format=form, dpi=DPI, metadata={"Date": None} if form == "svg" else None
+                )
+                os.replace(beside, path)
+            finally:
+                beside.unlink(missing_ok=True)
 
 
 def figure(profiles: Sequence[Profile]) -> Figure:
@@ -73,7 +78,7 @@ def figure(profiles: Sequence[Profile]) -> Figure:
     rows = -(-len(numbered) // COLUMNS)
     gap = 0.5 if rows else 0.0
     height = TOP + PLOT_HEIGHT + AXIS + LINE * (rows + gap + len(remarks) + 0.5)
-    picture = Figure(figsize=(WIDTH, height))
+    picture = Figure(figsize=(WIDTH, height), dpi=DPI)
     FigureCanvasAgg(picture)
     foot = height - TOP - PLOT_HEIGHT
     axes = picture.add_axes(

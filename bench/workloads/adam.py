@@ -62,7 +62,7 @@ def build(threads: int, sizes: Mapping[str, int], run: Run) -> Ready:
     from bench.workloads import compiled
 
     n = sizes["n"]
-    held = Operands({name: ITEM * n for name in ARRAYS})
+    held = Operands(dict.fromkeys(ARRAYS, ITEM * n))
     start = {"p": (-1.0, 1.0), "g": (0.01, 1.0), "m": (-0.1, 0.1), "v": (0.1, 1.0)}
     held.fill(run, threads, start, "fp32")
     parts = [

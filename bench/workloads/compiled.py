@@ -8,18 +8,23 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numba as _numba
 from llvmlite import ir
-from numba import carray, cfunc, config, types
-from numba.extending import intrinsic, overload, register_jitable
+from numba import extending as _extending
 
 from bench.native.jit import cache_folder
 from bench.workloads import primitives
+
+numba: Any = _numba  # whether it carries types, and which, depends on its version
+extending: Any = _extending
+carray, types = numba.carray, numba.types
 
 I32, I64 = ir.IntType(32), ir.IntType(64)
 LINE_BYTES = 64
 FAST = {"reassoc", "contract", "nsz", "arcp", "nnan"}
 """Sums may be reordered and fused, no operand is a NaN; infinities keep their meaning."""
 
+OPTIONS: dict[str, Any] = {"fastmath": FAST, "error_model": "numpy"}
 ARGUMENTS = types.void(types.CPointer(types.int64))
 _kept: list[Any] = []
 
@@ -31,29 +36,31 @@ def _folder() -> str:
     return str(cache_folder() / f"numba-{hashlib.sha256(text).hexdigest()[:12]}")
 
 
-if not config.CACHE_DIR:
-    config.CACHE_DIR = _folder()
+if not numba.config.CACHE_DIR:
+    numba.config.CACHE_DIR = _folder()
 
 
 @cache
 def address(body: Callable[[Any], None], *parts: Callable[..., Any]) -> int:
     """Address of `void f(int64 *args)` compiled from `body`, which may call the plain functions `parts`."""
-    for part in parts:
-        register_jitable(fastmath=FAST, error_model="numpy")(part)
-    options = {"fastmath": FAST, "error_model": "numpy"}
+    _register(parts)
     try:
-        function = cfunc(ARGUMENTS, cache=True, **options)(body)
+        function = numba.cfunc(ARGUMENTS, cache=True, **OPTIONS)(body)
     except (RuntimeError, OSError):  # no folder that can hold the cache: compile for this process only
-        function = cfunc(ARGUMENTS, **options)(body)
+        function = numba.cfunc(ARGUMENTS, **OPTIONS)(body)
     _kept.append(function)
     return int(function.address)
 
 
+def _register(parts: Sequence[Callable[..., Any]]) -> None:
+    for part in parts:
+        extending.register_jitable(**OPTIONS)(part)
+
+
 def assembly(body: Callable[[Any], None], *parts: Callable[..., Any]) -> str:
     """Machine code of a chunk loop as text, for the test that it is vectorised."""
-    for part in parts:
-        register_jitable(fastmath=FAST, error_model="numpy")(part)
-    function = cfunc(ARGUMENTS, fastmath=FAST, error_model="numpy")(body)
+    _register(parts)
+    function = numba.cfunc(ARGUMENTS, **OPTIONS)(body)
     return str(function._library.get_asm_str())
 
 
@@ -62,20 +69,19 @@ def machine_code(plain: Callable[..., Any]) -> Callable[[Callable[..., Any]], No
 
     def register(choose: Callable[..., Any]) -> None:
         choose.__annotations__.clear()  # Numba wants its signature to equal that of the implementation
-        overload(plain)(choose)
+        extending.overload(plain)(choose)
 
     return register
 
 
 def _pointer_to(item: Any) -> Any:
-    @intrinsic  # type: ignore[untyped-decorator]
     def pointer(_context: Any, number: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             return builder.inttoptr(args[0], context.get_value_type(signature.return_type))
 
         return types.CPointer(item)(types.int64), code
 
-    return pointer
+    return extending.intrinsic(pointer)
 
 
 _double_pointer = _pointer_to(types.float64)
@@ -132,8 +138,7 @@ def vector_at(builder: Any, address: Any, kind: Any) -> Any:
 LINE = ir.VectorType(ir.DoubleType(), LINE_BYTES // 8)  # the code generator cuts it to the machine's width
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _stream(_context: Any, destination: Any, source: Any, size: Any) -> Any:
+def _stream_code(_context: Any, destination: Any, source: Any, size: Any) -> Any:
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         to, start, stop = args
 
@@ -149,13 +154,15 @@ def _stream(_context: Any, destination: Any, source: Any, size: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), code
 
 
+_stream = extending.intrinsic(_stream_code)
+
+
 @machine_code(primitives.stream_out)
 def _stream_out(destination: Any, source: Any, size: Any) -> Any:
     return lambda destination, source, size: _stream(destination, source, size)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _fence(_context: Any) -> Any:
+def _fence_code(_context: Any) -> Any:
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         builder.fence("seq_cst")
         return context.get_dummy_value()
@@ -163,13 +170,15 @@ def _fence(_context: Any) -> Any:
     return types.void(), code
 
 
+_fence = extending.intrinsic(_fence_code)
+
+
 @machine_code(primitives.drain)
 def _drain() -> Any:
     return lambda: _fence()
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _ask(_context: Any, where: Any, size: Any) -> Any:
+def _ask_code(_context: Any, where: Any, size: Any) -> Any:
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         byte = ir.IntType(8).as_pointer()
         kind = ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
@@ -187,13 +196,15 @@ def _ask(_context: Any, where: Any, size: Any) -> Any:
     return types.void(types.int64, types.int64), code
 
 
+_ask = extending.intrinsic(_ask_code)
+
+
 @machine_code(primitives.prefetch)
 def _prefetch(address: Any, size: Any) -> Any:
     return lambda address, size: _ask(address, size)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _exponent(_context: Any, exponent: Any) -> Any:
+def _exponent_code(_context: Any, exponent: Any) -> Any:
     def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         biased = builder.add(args[0], ir.Constant(I32, 127))
         return builder.bitcast(builder.shl(biased, ir.Constant(I32, 23)), ir.FloatType())
@@ -201,13 +212,15 @@ def _exponent(_context: Any, exponent: Any) -> Any:
     return types.float32(types.int32), code
 
 
+_exponent = extending.intrinsic(_exponent_code)
+
+
 @machine_code(primitives.power_of_two)
 def _power_of_two(exponent: Any) -> Any:
     return lambda exponent: _exponent(exponent)
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def _turn4(_context: Any, to: Any, to_pitch: Any, source: Any, pitch: Any) -> Any:
+def _turn4_code(_context: Any, to: Any, to_pitch: Any, source: Any, pitch: Any) -> Any:
     four = ir.VectorType(ir.DoubleType(), primitives.TURN)
 
     def pick(builder: Any, a: Any, b: Any, lanes: tuple[int, ...]) -> Any:
@@ -223,10 +236,10 @@ def _turn4(_context: Any, to: Any, to_pitch: Any, source: Any, pitch: Any) -> An
         low = [pick(builder, rows[i], rows[i + 1], (0, 4, 2, 6)) for i in (0, 2)]
         high = [pick(builder, rows[i], rows[i + 1], (1, 5, 3, 7)) for i in (0, 2)]
         columns = [
-            pick(builder, *low, (0, 1, 4, 5)),
-            pick(builder, *high, (0, 1, 4, 5)),
-            pick(builder, *low, (2, 3, 6, 7)),
-            pick(builder, *high, (2, 3, 6, 7)),
+            pick(builder, low[0], low[1], (0, 1, 4, 5)),
+            pick(builder, high[0], high[1], (0, 1, 4, 5)),
+            pick(builder, low[0], low[1], (2, 3, 6, 7)),
+            pick(builder, high[0], high[1], (2, 3, 6, 7)),
         ]
         for column in columns:
             builder.store(column, vector_at(builder, out, four), align=32)
@@ -234,6 +247,9 @@ def _turn4(_context: Any, to: Any, to_pitch: Any, source: Any, pitch: Any) -> An
         return context.get_dummy_value()
 
     return types.void(types.int64, types.int64, types.int64, types.int64), code
+
+
+_turn4 = extending.intrinsic(_turn4_code)
 
 
 @machine_code(primitives.turn)

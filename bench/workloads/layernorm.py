@@ -110,7 +110,7 @@ LAYERNORM = Workload(
     name="layernorm",
     precision="fp32",
     formula="F = 8 r c, Q = 4 (r c + r c + 2 c)",
-    source="1 FLOP an item for the mean, 3 for the variance, 4 to normalise, scale and shift; one read and one write",
+    source="per item: 1 FLOP for the mean, 3 for the variance, 4 to normalise; one read, one write",
     implementation="Numba, native threads",
     in_place=False,
     work=work,

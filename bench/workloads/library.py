@@ -11,7 +11,6 @@ import math
 import resource
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 

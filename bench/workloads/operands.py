@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -75,10 +76,10 @@ def shares(total: int, parts: int, grain: int = 1) -> list[tuple[int, int]]:
     """First and last+1 of `total` items for each part, cut at multiples of `grain`; some may be empty."""
     grains = math.ceil(total / grain)
     cuts = [min(total, grains * p // parts * grain) for p in range(parts + 1)]
-    return list(zip(cuts, cuts[1:], strict=False))
+    return list(itertools.pairwise(cuts))
 
 
-def blocks(rows: list[tuple[int, ...]]) -> list[Any]:
+def blocks(rows: Sequence[tuple[int, ...]]) -> list[Any]:
     """Argument blocks of int64: word 0 for the offset of the repetition, then each row."""
     return [np.array([0, *row], np.int64) for row in rows]
 

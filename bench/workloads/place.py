@@ -50,7 +50,7 @@ class Roof:
 def place(
     samples: Sequence[Sample], ceilings: Sequence[Ceiling], curves: Sequence[Curve]
 ) -> tuple[Placement, ...]:
-    """Every measured workload on its roof, one placement for all rounds of a point, in order of first appearance.
+    """Every measured workload on its roof: one placement for all rounds of a point, in order of appearance.
 
     DeviceError names a sample whose times are not positive. Workloads without any roof: see `unplaced`.
     """
@@ -180,7 +180,7 @@ def _overhead(precision: Precision, threads: int, in_place: bool, curves: Sequen
 
 
 def _usable(sample: Sample, roof: Roof) -> bool:
-    return roof.beta is not None and sample.bytes > 0 or (roof.pi is not None and sample.flops > 0)
+    return (roof.beta is not None and sample.bytes > 0) or (roof.pi is not None and sample.flops > 0)
 
 
 def attainable(flops: float, moved: float, roof: Roof) -> Interval:
@@ -226,15 +226,20 @@ def _times(sample: Sample, roof: Roof) -> _Times:
     return _Times(compute, memory, roof.t0)
 
 
+def _inside(x: float, interval: Interval | None) -> bool:
+    if interval is None or interval.low is None or interval.high is None:
+        return False
+    return interval.low <= x <= interval.high
+
+
 def binding(sample: Sample, roof: Roof) -> str:
     """launch | memory | compute, or "cannot tell" where the intensity lies inside the ridge's interval."""
     times = _times(sample, roof)
     if times.launch > max(times.compute, times.memory):
         return "launch"
-    ridge = roof.ridge
-    if ridge and ridge.low is not None and ridge.high is not None and sample.bytes:
-        if ridge.low <= sample.flops / sample.bytes <= ridge.high:
-            return "cannot tell"
+    intensity = sample.flops / sample.bytes if sample.bytes else math.inf
+    if _inside(intensity, roof.ridge):
+        return "cannot tell"
     return "memory" if times.memory >= times.compute else "compute"
 
 
@@ -281,7 +286,7 @@ def _note(sample: Sample, roof: Roof, efficiency: Interval) -> str:
     notes = []
     if efficiency.value > ABOVE_ROOF:
         notes.append(
-            f"above roof: {efficiency.value - 1:.0%} more than is possible; check the count of FLOP and bytes, "
+            f"above roof: {efficiency.value - 1:.0%} more than is possible; check the counts of FLOP and byte, "
             "the timing, and whether the operands were cold"
         )
     if roof.pi is None and sample.flops:

@@ -11,10 +11,9 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from bench.native.isa import host
-from bench.workloads.compiled import I64, counted_loop, vector_at
+from bench.workloads.compiled import I64, counted_loop, extending, vector_at
 from bench.workloads.convolution import CHANNELS, ITEM, PIXEL, WINDOW
 
 _ISA = host()
@@ -52,7 +51,6 @@ def _sums(builder: Any, x: Any, w: Any, carried: list[Any], pixels: int) -> list
 def _tile(pixels: int) -> Any:
     """tile(y, x, w, row pitch) for a fixed number of pixels."""
 
-    @intrinsic  # type: ignore[untyped-decorator]
     def tile(_context: Any, y: Any, x: Any, w: Any, row_pitch: Any) -> Any:
         def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             out, corner, weights, pitch = args
@@ -75,7 +73,7 @@ def _tile(pixels: int) -> Any:
 
         return types.void(types.int64, types.int64, types.int64, types.int64), code
 
-    return tile
+    return extending.intrinsic(tile)
 
 
 wide_tile = _tile(WIDE)

@@ -127,7 +127,7 @@ SOFTMAX = Workload(
     name="softmax",
     precision="fp32",
     formula="F = 5 r c, Q = 4 (r c + r c)",
-    source="comparison, subtraction, exp (counted 1), addition, multiplication an item; fused, so one read and one write",
+    source="per item: maximum, subtraction, exp (counted 1), addition, multiplication; one read, one write",
     implementation="Numba, native threads",
     in_place=False,
     work=work,

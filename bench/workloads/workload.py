@@ -1,4 +1,4 @@
-"""What a workload is: work by formula, sizes that fit the device, the best code at hand made ready and checked."""
+"""What a workload is: work by formula, sizes that fit the device, the best code made ready and checked."""
 
 from __future__ import annotations
 

@@ -22,6 +22,9 @@ from tests.perf.cases import NAMES, Race, comparisons
 from tests.perf.rows import Row
 
 
+WIDTH = 150  # columns of the table where the output is no terminal
+
+
 def _names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     if unknown := [name for name in names if name not in NAMES]:
@@ -96,7 +99,7 @@ def compare(arguments: argparse.Namespace, console: Console) -> list[Row]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code: 0, 1 with --check when something falls short, else that of the error."""
     arguments = _arguments(argv)
-    console = Console(width=None if sys.stdout.isatty() else 150)
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
     try:
         rows = compare(arguments, console)
     except BenchError as error:

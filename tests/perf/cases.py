@@ -198,7 +198,7 @@ def _end(
     worst = max(off, key=lambda k: abs(off[k])) if by_bytes else min(off, key=lambda k: off[k])
     unit, demand = ("byte/s", SWEEP_BETA) if by_bytes else ("FLOP/s", SWEEP_PI)
     demand = demand if far else SHOWN
-    names = (f"suite {dedicated.prepared.point.kernel} {dedicated.name}", sides[worst].name)
+    names = (f"{dedicated.prepared.point.kernel} {dedicated.name}", sides[worst].name)
     note = f"{worst} FLOP/byte, " + (f"the worst of {len(off)}" if far else "not far enough from the ridge")
     return row(name, point.threads, unit, names, {**windows, SUITE: windows[worst]}, demand, note)
 

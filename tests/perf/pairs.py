@@ -108,6 +108,8 @@ def fastest(sides: Sequence[Side], order: random.Random, first: int = 7, final: 
     labelled = {side.name: side for side in sides}
     if len(labelled) != len(sides):
         raise ValueError(f"side names must differ, got {', '.join(side.name for side in sides)}")
+    if len(sides) == 1:
+        return sides[0]
     windows = interleave(labelled, first, order)
     best = sorted(labelled, key=lambda name: -rate(windows[name]))[:2]
     again = interleave({name: labelled[name] for name in best}, final, order)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
@@ -19,6 +20,8 @@ METHOD = (
     "comparison interleaved in random order; low: lower end of the two-sided 95 % order-statistic interval "
     "of that median; A/A: the reference against itself in the same turns, with arrays of its own"
 )
+
+COLUMNS = "comparison >thr reference >rate suite >rate >ratio >low >A/A >pairs demanded verdict".split()
 
 
 def _number(value: float | None) -> str:
@@ -38,11 +41,10 @@ def _remarks(row: Row) -> list[str]:
 
 def render(rows: Sequence[Row], console: Console) -> None:
     """Print all rows, the remarks below them and how the numbers came about."""
-    table = Table(title="The suite against C and library references", title_justify="left")
-    for title in ("comparison", "thr", "reference", "", "suite", ""):
-        table.add_column(title, no_wrap=True)
-    for title in ("ratio", "low", "A/A", "pairs", "demanded", "verdict"):
-        table.add_column(title, justify="left" if title in ("demanded", "verdict") else "right", no_wrap=True)
+    title = "The suite against C, a bare BLAS loop and, for its sweep, its own dedicated kernels"
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=0)
+    for heading in COLUMNS:
+        table.add_column(heading.strip(">"), justify="right" if ">" in heading else "left", no_wrap=True)
     for row in rows:
         table.add_row(*_cells(row), style=None if row.holds else "bold red")
     console.print(table)

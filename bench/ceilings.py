@@ -1,0 +1,235 @@
+"""Samples to the profile: ceilings with intervals and verdicts, curves, placements and what is absent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from bench.curves import curves
+from bench.intervals import CAP_CACHE, CAP_PI, MEDIAN, MIN_ROUNDS, P75, memory_cap
+from bench.pooled import Pooled, pool, usable, winner
+from bench.profile.records import SCHEMA_VERSION, Ceiling, Placement, Point, Profile, Sample
+
+PI_FAMILIES, BETA_FAMILIES = ("fma", "gemm"), ("stream", "cache")
+
+LEVEL_ORDER = ("L1", "L2", "L3", "DRAM")
+REGIME_ORDER = ("typical", "sustained", "burst")
+
+
+def _is_textbook(point: Point) -> bool:
+    """The readable loop that is shown beside the ceilings and never is one."""
+    return point.kernel.endswith("-naive")
+
+
+def _is_ceiling(point: Point) -> bool:
+    if point.family == "cache":
+        return "plateau" in point.sizes
+    return point.family in PI_FAMILIES + BETA_FAMILIES and not _is_textbook(point)
+
+
+def _cap(point: Point, state: str) -> float:
+    if point.family in PI_FAMILIES:
+        return CAP_PI
+    return CAP_CACHE if point.level[:1] == "L" and point.level[1:].isdigit() else memory_cap(state)
+
+
+def _group(pooled: Pooled) -> tuple[object, ...]:
+    """What makes two points the same ceiling: all but variant and sizes."""
+    p = pooled.point
+    return p.precision, p.level, p.access, p.store, p.scope, p.threads, p.operands, p.kernel, pooled.regime
+
+
+def ceilings(points: Iterable[Pooled], state: str) -> tuple[Ceiling, ...]:
+    """One ceiling for every kernel, precision, level, store, scope and regime: its fastest variant.
+
+    state: of the device, in words joined by "-"; it decides the cap of a memory bandwidth.
+    """
+    groups: dict[tuple[object, ...], list[Pooled]] = {}
+    for pooled in points:
+        if _is_ceiling(pooled.point):
+            groups.setdefault(_group(pooled), []).append(pooled)
+    found = []
+    for candidates in groups.values():
+        compute = candidates[0].point.family in PI_FAMILIES
+        best = winner(candidates, P75 if compute else MEDIAN)
+        found.append(_ceiling(best, compute, _cap(best.point, state)))
+    return tuple(sorted(found, key=_order))
+
+
+def _order(c: Ceiling) -> tuple[object, ...]:
+    """Report order: pi before beta, vector before library, wide types first, near levels first."""
+    bits = int("".join(ch for ch in c.precision.inputs if ch.isdigit()) or 0)
+    level = LEVEL_ORDER.index(c.level) if c.level in LEVEL_ORDER else len(LEVEL_ORDER)
+    regime = REGIME_ORDER.index(c.regime) if c.regime in REGIME_ORDER else len(REGIME_ORDER)
+    kind = (c.quantity != "pi", c.precision.unit != "vector", regime, level)
+    return (*kind, -bits, c.precision.label, c.kernel, c.store, -c.threads, c.scope, c.operands)
+
+
+def _ceiling(best: Pooled, compute: bool, cap: float) -> Ceiling:
+    point, rounds = best.point, len(best.by_round)
+    estimate = best.estimate(P75 if compute else MEDIAN)
+    width = estimate.half_width
+    clock, power = _median(best, "clock_hz"), _median(best, "power_w")
+    return Ceiling(
+        quantity="pi" if compute else "beta",
+        precision=point.precision,
+        level=point.level,
+        access=point.access,
+        store=point.store,
+        scope=point.scope,
+        threads=point.threads,
+        operands=point.operands,
+        kernel=point.kernel,
+        variant=_named(point),
+        estimate=estimate,
+        best=max(rate for rates in best.rates for rate in rates.rates),
+        unit="FLOP/s" if compute else "byte/s",
+        regime=best.regime,
+        statistic="p75" if compute else "median",
+        rounds=rounds,
+        cap=cap,
+        converged=None if rounds < MIN_ROUNDS or width is None else width <= cap,
+        contended=best.contended,
+        hidden_traffic=median(float(s.facts.get("hidden_traffic", 0.0)) for s in best.samples),
+        clock_hz=clock,
+        per_clock_per_unit=estimate.value / clock / point.threads if clock else None,
+        energy_j=power / estimate.value if power else None,
+        checks=_checks(best),
+    )
+
+
+def _named(point: Point) -> str:
+    """The variant, for a matrix product with its size: each size is a candidate of its own."""
+    return f"{point.variant} n={point.sizes['n']}" if point.family == "gemm" else point.variant
+
+
+def _median(best: Pooled, field: str) -> float | None:
+    """Median over the clean repetitions of what telemetry saw, None where it saw nothing."""
+    seen = []
+    for sample in best.samples:
+        values = getattr(sample.repetitions, field)
+        if len(values) == len(sample.repetitions):
+            seen += [v for v, ok in zip(values, sample.repetitions.clean, strict=True) if ok and v > 0]
+    return median(seen) if seen else None
+
+
+def _checks(best: Pooled) -> dict[str, str]:
+    """Whether samples had to use disturbed repetitions, because too few were clean."""
+    fallen = sum(rates.fallback for rates in best.rates)
+    if not fallen:
+        return {}
+    return {"repetitions": f"too few were clean in {fallen} of {len(best.rates)} samples, so all were used"}
+
+
+def naive(points: Iterable[Pooled], found: Sequence[Ceiling]) -> dict[str, Any]:
+    """Textbook loops by precision label: rate (FLOP/s), variant, threads, ratio to pi of the same threads."""
+    rows: dict[str, Any] = {}
+    for pooled in points:
+        point = pooled.point
+        if not _is_textbook(point):
+            continue
+        label, value = point.precision.label, pooled.estimate(P75).value
+        same = [
+            c.estimate.value
+            for c in found
+            if (c.quantity, c.precision, c.threads) == ("pi", point.precision, point.threads)
+            and c.regime == pooled.regime
+        ]
+        row = {"rate": value, "variant": point.variant, "threads": point.threads, "scope": point.scope}
+        row["ratio"] = value / max(same) if same else None
+        if label not in rows or rows[label]["rate"] < value:
+            rows[label] = row
+    return rows
+
+
+def _described(point: Point) -> str:
+    """A point in words: kernel, precision, level, store, threads."""
+    store = "non-temporal" if point.store == "nontemporal" else ""
+    where = f"{point.scope}/{point.threads}"
+    return " ".join(filter(None, (point.kernel, point.precision.label, point.level, store, where)))
+
+
+def skipped(samples: Iterable[Sample]) -> tuple[dict[str, str], ...]:
+    """One row for everything that was skipped, with its reason; the same words appear once."""
+    found = dict.fromkeys((_described(s.point), s.reason) for s in samples if s.status == "skipped")
+    return tuple({"what": what, "reason": reason} for what, reason in found)
+
+
+def failed(samples: Sequence[Sample]) -> tuple[dict[str, Any], ...]:
+    """Every sample that failed or whose times are not positive: what, round and reason."""
+    rows = []
+    for sample in samples:
+        empty = sample.status == "ok" and not any(s > 0 for s in sample.repetitions.seconds)
+        if sample.status == "failed" or empty:
+            reason = sample.reason or "no repetition took a positive time"
+            rows.append({"what": _described(sample.point), "round": sample.round, "reason": reason})
+    return tuple(rows)
+
+
+def not_measured(header: Mapping[str, Any], samples: Sequence[Sample]) -> tuple[str, ...]:
+    """In words: what the run left out, planned points without any sample, points that always failed."""
+    texts = dict.fromkeys(str(text) for text in header.get("not_measured", ()))
+    rounds = [s for s in samples if s.round > 0 and s.regime != "pilot"]
+    planned = header.get("plan", {}).get("points", ())
+    seen = {s.point.key for s in rounds}
+    if not isinstance(planned, int):
+        texts |= dict.fromkeys(f"{key}: planned, not reached" for key in planned if key not in seen)
+    good = {s.point.key for s in rounds if usable(s)}
+    rows = failed([s for s in rounds if s.point.key not in good])
+    texts |= dict.fromkeys(f"{row['what']}: failed: {row['reason']}" for row in rows)
+    return tuple(texts)
+
+
+def _placements(
+    samples: Sequence[Sample], found: Sequence[Ceiling], sweeps: Sequence[Any]
+) -> tuple[tuple[Placement, ...], tuple[str, ...]]:
+    """Workloads on the roof, and in words those that no roof was measured for."""
+    works = [s for s in samples if s.point.family == "workload" and usable(s)]
+    if not works:
+        return (), ()
+    from bench.workloads import place
+
+    return place.place(works, found, sweeps), place.unplaced(works, found)
+
+
+def _facts(header: Mapping[str, Any], samples: Sequence[Sample], found: Sequence[Ceiling]) -> dict[str, Any]:
+    verdicts = [c.converged for c in found]
+    return {
+        "device": dict(header.get("device", {})),
+        "plan": {k: v for k, v in header.get("plan", {}).items() if k != "points" or isinstance(v, int)},
+        "rounds": len({s.round for s in samples if usable(s)}),
+        "verdicts": {
+            "converged": verdicts.count(True),
+            "did_not_converge": verdicts.count(False),
+            "within_this_process": verdicts.count(None),
+        },
+        "failed": list(failed(samples)),
+    }
+
+
+def derive(
+    header: Mapping[str, Any], conditions: Sequence[Mapping[str, Any]], samples: Sequence[Sample]
+) -> Profile:
+    """Everything that follows from the raw samples of one run; nothing is measured or read here.
+
+    header: identity, provenance, device (state, kind), plan, not_measured.
+    """
+    device = header.get("device", {})
+    points = pool(samples)
+    found = ceilings(points, str(device.get("state", "")))
+    sweeps = curves(points, found)
+    placements, unplaced = _placements(samples, found, sweeps)
+    return Profile(
+        schema_version=SCHEMA_VERSION,
+        identity=dict(header.get("identity", {})),
+        provenance=dict(header.get("provenance", {})),
+        conditions=tuple(dict(c) for c in conditions),
+        simulated=bool(header.get("simulated", device.get("kind") == "simulated")),
+        ceilings=found,
+        curves=sweeps,
+        placements=placements,
+        skipped=skipped(samples),
+        not_measured=(*not_measured(header, samples), *unplaced),
+        facts=_facts(header, samples, found) | {"naive": naive(points, found)},
+    )

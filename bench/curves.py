@@ -1,0 +1,165 @@
+"""Sweeps as curves: rate against intensity, working set or matrix size, with fits and plateaus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from bench.fit import fit_curve
+from bench.intervals import MEDIAN, P75, interval
+from bench.pooled import Pooled, winner
+from bench.profile.records import Ceiling, Curve, CurvePoint, Fit
+from bench.profile.roofline import INFINITY, attainable, rate
+
+Key = tuple[str, str, int, str]
+"""What makes one curve of a family: mode, scope, threads, precision label."""
+
+MODE_ACCESS = {"read-only": "read", "in-place": "update"}
+"""The access whose dedicated beta has the traffic mix of each sweep mode."""
+
+
+def curves(points: Iterable[Pooled], ceilings: Sequence[Ceiling]) -> tuple[Curve, ...]:
+    """Every sweep among `points`; an intensity sweep carries its fits, all carry their plateaus."""
+    groups: dict[tuple[str, Key], list[Pooled]] = {}
+    for pooled in points:
+        if pooled.point.family in ("mix", "gemm", "cache") and "plateau" not in pooled.point.sizes:
+            groups.setdefault((pooled.point.family, _key(pooled)), []).append(pooled)
+    order = {"mix": 0, "cache": 1, "gemm": 2}
+    keys = sorted(groups, key=lambda g: (order[g[0]], -g[1][2], g[1][3] != "fp64", g[1]))
+    return tuple(_curve(kind, groups[kind, key], ceilings) for kind, key in keys)
+
+
+def _key(pooled: Pooled) -> Key:
+    p = pooled.point
+    mode = {"mix": p.kernel.removeprefix("mix-"), "cache": p.access}.get(p.family, p.variant)
+    return mode, p.scope, p.threads, p.precision.label
+
+
+def _x(pooled: Pooled) -> float:
+    """FLOP/byte of a mix, bytes of a working set, n of a matrix."""
+    sizes = pooled.point.sizes
+    if pooled.point.family == "mix":
+        return pooled.flops / pooled.bytes if pooled.bytes else INFINITY
+    return float(sizes["bytes"] if pooled.point.family == "cache" else sizes["n"])
+
+
+def _setting(pooled: Pooled) -> object:
+    """What candidates for one point of a curve share: FMAs a block where stated, else x."""
+    return pooled.point.sizes.get("fma", f"{_x(pooled):.6g}")
+
+
+def _shares(kind: str, candidates: Sequence[Pooled]) -> dict[int, float]:
+    """Quantile of a round for each candidate, by position.
+
+    A mix slides from the median, where memory binds, to p75, where compute does, in proportion to
+    how much of the fastest rate it reaches: its asymptotes are then those of the two ceilings.
+    """
+    if kind != "mix":
+        return dict.fromkeys(range(len(candidates)), P75 if kind == "gemm" else MEDIAN)
+    rates = [c.estimate(MEDIAN).value for c in candidates]
+    return {i: MEDIAN + (P75 - MEDIAN) * r / max(rates) for i, r in enumerate(rates)}
+
+
+def _winners(kind: str, candidates: Sequence[Pooled]) -> list[tuple[Pooled, float]]:
+    """The fastest variant at each setting with its quantile, in rising x."""
+    shares = _shares(kind, candidates)
+    groups: dict[object, list[int]] = {}
+    for i, candidate in enumerate(candidates):
+        groups.setdefault(_setting(candidate), []).append(i)
+    best = []
+    for group in groups.values():
+        share = max(shares[i] for i in group)
+        best.append((winner([candidates[i] for i in group], share), share))
+    return sorted(best, key=lambda pair: _x(pair[0]))
+
+
+def whole_rounds(rounds: Sequence[set[int]]) -> tuple[int, ...]:
+    """Those rounds of a curve that keep the most rates, counting only points measured in all of them.
+
+    rounds: of each point.  A round that was cut short must not cost all others their interval.
+    """
+    numbers = set().union(*rounds)
+    ordered = sorted(numbers, key=lambda n: (-sum(n in have for have in rounds), n))
+    best: tuple[int, ...] = ()
+    most = 0
+    for count in range(1, len(ordered) + 1):
+        chosen = ordered[:count]
+        kept = count * sum(have.issuperset(chosen) for have in rounds)
+        if kept > most:
+            best, most = tuple(sorted(chosen)), kept
+    return best
+
+
+def _points(kind: str, candidates: Sequence[Pooled]) -> tuple[CurvePoint, ...]:
+    best = _winners(kind, candidates)
+    whole = whole_rounds([set(pooled.by_round) for pooled, _ in best])
+    points = []
+    for pooled, share in best:
+        rates = pooled.rounds(share)
+        estimate = interval(list(rates.values()))
+        aligned = tuple(rates[n] for n in whole) if set(whole) <= set(rates) else ()
+        amount = pooled.bytes if kind == "cache" else pooled.flops
+        seconds = amount / estimate.value
+        point = pooled.point
+        points.append(
+            CurvePoint(_x(pooled), estimate, pooled.flops, pooled.bytes, seconds, aligned, point.variant)
+        )
+    return tuple(points)
+
+
+def _curve(kind: str, candidates: Sequence[Pooled], ceilings: Sequence[Ceiling]) -> Curve:
+    point, mode = candidates[0].point, _key(candidates[0])[0]
+    points = _points(kind, candidates)
+    # GEMM's compulsory bytes are its traffic at no level, so a beta or ridge fitted to it would mean nothing.
+    fits = fit_curve(points) if kind == "mix" else ()
+    same = [c for c in ceilings if (c.scope, c.threads, c.regime) == (point.scope, point.threads, "typical")]
+    plateaus = {"mix": _mix_plateaus, "cache": _cache_plateaus, "gemm": _gemm_plateaus}[kind]
+    unit = "byte/s" if kind == "cache" else "FLOP/s"
+    beside = plateaus(mode, points, fits, [c for c in same if _of(c, kind, point.precision.inputs)])
+    return Curve(kind, mode, point.precision, point.scope, point.threads, unit, points, fits, beside)
+
+
+def _of(ceiling: Ceiling, kind: str, inputs: str) -> bool:
+    """Whether a ceiling belongs to the precision: bytes are bytes, so a mix takes any DRAM beta."""
+    return ceiling.precision.inputs == inputs or (kind == "mix" and ceiling.quantity == "beta")
+
+
+def _mix_plateaus(
+    mode: str, points: Sequence[CurvePoint], fits: Sequence[Fit], same: Sequence[Ceiling]
+) -> Mapping[str, Any]:
+    """Dedicated pi and beta of the same traffic mix, the fit's share of each, by what the corner overpromises."""
+    pi = [c for c in same if c.quantity == "pi" and c.precision.unit == "vector"]
+    beta = [c for c in same if c.level == "DRAM" and c.access == MODE_ACCESS.get(mode, mode)]
+    beside: dict[str, Any] = {}
+    for name, found in (("pi", pi), ("beta", beta)):
+        if found:
+            beside[name] = max(c.estimate.value for c in found)
+    fit = next((f for f in fits if f.chosen), None)
+    if fit:
+        beside |= {
+            f"fitted_{n}_share": getattr(fit, n).value / beside[n] for n in ("pi", "beta") if n in beside
+        }
+        ridge, p = fit.ridge.value, INFINITY if fit.p is None else fit.p
+        reached = rate(ridge, fit.pi.value, fit.beta.value, p)
+        beside["corner_overpromise"] = attainable(ridge, fit.pi.value, fit.beta.value) / reached - 1
+    return beside
+
+
+def _cache_plateaus(
+    mode: str, points: Sequence[CurvePoint], fits: Sequence[Fit], same: Sequence[Ceiling]
+) -> Mapping[str, Any]:
+    """The dedicated beta of each level, by its name."""
+    return {c.level: c.estimate.value for c in same if c.kernel == f"cache-{mode}"}
+
+
+def _gemm_plateaus(
+    mode: str, points: Sequence[CurvePoint], fits: Sequence[Fit], same: Sequence[Ceiling]
+) -> Mapping[str, Any]:
+    """The vector pi beside the library's best, and the size that reaches half of that best."""
+    best = max(p.estimate.value for p in points)
+    beside: dict[str, Any] = {"library_pi": best}
+    pi = [c.estimate.value for c in same if c.quantity == "pi" and c.precision.unit == "vector"]
+    if pi:
+        beside["pi"] = max(pi)
+    half = next((p.x for p in points if p.estimate.value >= best / 2), None)
+    return beside if half is None else beside | {"half_rate_n": half}

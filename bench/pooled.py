@@ -1,0 +1,89 @@
+"""One point over all its rounds: which samples count, their clean rates, and which variant wins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
+
+from bench.intervals import MIN_ROUNDS, Rates, clean_rates, interval, quantile
+from bench.profile.records import Interval, Point, Sample
+
+BYTE_FAMILIES = ("stream", "cache")
+"""Families whose rate is byte/s; that of the others is FLOP/s."""
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """All usable samples of one point in one regime, in order of rounds (one or more a round)."""
+
+    point: Point
+    regime: str
+    samples: tuple[Sample, ...]
+
+    @cached_property
+    def rates(self) -> tuple[Rates, ...]:
+        """Clean rates of each sample, FLOP/s or byte/s."""
+        return tuple(clean_rates(work(s), s.repetitions) for s in self.samples)
+
+    @cached_property
+    def by_round(self) -> dict[int, list[float]]:
+        """Clean rates of each round, rising round number."""
+        found: dict[int, list[float]] = {}
+        for sample, rates in zip(self.samples, self.rates, strict=True):
+            found.setdefault(sample.round, []).extend(rates.rates)
+        return found
+
+    def rounds(self, share: float) -> dict[int, float]:
+        """The `share` quantile of each round."""
+        return {number: quantile(rates, share) for number, rates in self.by_round.items()}
+
+    def estimate(self, share: float) -> Interval:
+        """Median over rounds of their quantiles, with its t-interval."""
+        return interval(list(self.rounds(share).values()))
+
+    @property
+    def contended(self) -> float:
+        """Share of the repetitions that were disturbed."""
+        return sum(r.disturbed for r in self.rates) / sum(r.total for r in self.rates)
+
+    @property
+    def flops(self) -> float:
+        """FLOP of one repetition (the amount may differ by round: its median)."""
+        return median(s.flops for s in self.samples)
+
+    @property
+    def bytes(self) -> float:
+        """Bytes of one repetition, as `flops`."""
+        return median(s.bytes for s in self.samples)
+
+
+def work(sample: Sample) -> float:
+    """What the rate of a sample counts: bytes for bandwidth families, else FLOP."""
+    return sample.bytes if sample.point.family in BYTE_FAMILIES else sample.flops
+
+
+def usable(sample: Sample) -> bool:
+    """Whether a sample may enter a result: timed in a round, with at least one positive time."""
+    timed = sample.status == "ok" and sample.regime != "pilot" and sample.round > 0
+    return timed and any(s > 0 for s in sample.repetitions.seconds)
+
+
+def pool(samples: Iterable[Sample]) -> list[Pooled]:
+    """Usable samples that count work, by point and regime, in order of their keys."""
+    groups: dict[tuple[str, str], list[Sample]] = {}
+    for sample in samples:
+        if usable(sample) and work(sample) > 0:
+            groups.setdefault((sample.point.key, sample.regime), []).append(sample)
+    return [
+        Pooled(group[0].point, regime, tuple(sorted(group, key=lambda s: s.round)))
+        for (_, regime), group in sorted(groups.items())
+    ]
+
+
+def winner(candidates: Sequence[Pooled], share: float) -> Pooled:
+    """The highest estimate among those with enough rounds for a verdict, or with the most there are."""
+    enough = min(MIN_ROUNDS, max(len(c.by_round) for c in candidates))
+    trusted = [c for c in candidates if len(c.by_round) >= enough]
+    return max(trusted, key=lambda c: c.estimate(share).value)

@@ -1,0 +1,264 @@
+"""The set-up: what it refuses and the line it tells to type, when it works and when it has nothing to do."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from bench import environment
+from bench.environment import Refusal
+
+SOURCE = Path(environment.__file__)
+
+
+class Runs:
+    """Stands in for the programs that set-up starts: keeps their words, answers with prepared output."""
+
+    def __init__(self, **outputs: tuple[int, str]) -> None:
+        self.started: list[list[str]] = []
+        self.outputs = outputs
+
+    def __call__(self, words: list[str], echo: str = "") -> Any:
+        self.started.append(words)
+        kind = "pip" if "install" in words else "config" if "config" in words else "other"
+        if "venv" in words:
+            kind = "venv"
+            python = Path(words[-1]) / "bin" / "python"
+            python.parent.mkdir(parents=True, exist_ok=True)
+            python.write_text("#!/bin/sh\n")
+            python.chmod(0o755)
+        code, text = self.outputs.get(kind, (0, ""))
+        return subprocess.CompletedProcess(words, code, text)
+
+
+@pytest.fixture(autouse=True)
+def plain_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("PIP_CONSTRAINT", "PYTHONPATH"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def use(monkeypatch: pytest.MonkeyPatch, **outputs: tuple[int, str]) -> Runs:
+    runs = Runs(**outputs)
+    monkeypatch.setattr(environment, "run", runs)
+    return runs
+
+
+def test_first_call_makes_installs_and_stamps_the_second_does_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs, venv = use(monkeypatch), tmp_path / "env"
+    assert environment.main(["--venv", str(venv)]) == 0
+    assert [words[1:4] for words in runs.started] == [
+        ["-m", "venv", "--clear"],
+        ["-m", "pip", "config"],
+        ["-m", "pip", "install"],
+        ["-c", "import numpy, scipy, llvmlite.binding, numba"],
+    ]
+    assert "numpy>=2.0" in runs.started[2]
+    assert not any(word.startswith("pytest") for word in runs.started[2])
+    assert json.loads((venv / environment.STAMP).read_text())["made"] is True
+    assert f"ready in {venv}" in capsys.readouterr().out
+    runs.started.clear()
+    assert environment.main(["--venv", str(venv)]) == 0
+    assert runs.started == []
+    assert capsys.readouterr().out == ""
+
+
+def test_a_new_extra_installs_more_and_the_old_one_stays_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs, venv = use(monkeypatch), str(tmp_path / "env")
+    monkeypatch.setattr(environment, "works", lambda python: Path(python).exists())
+    environment.main(["--venv", venv])
+    runs.started.clear()
+    assert environment.main(["--venv", venv, "--extra", "dev"]) == 0
+    installs = [words for words in runs.started if "install" in words]
+    assert any(word.startswith("pytest") for word in installs[0])
+    assert not any("--clear" in words for words in runs.started), "the environment is kept"
+    assert environment.is_ready(venv, "dev") and environment.is_ready(venv, "")
+
+
+def test_another_pyproject_is_another_installation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch)
+    environment.main(["--venv", str(tmp_path / "env")])
+    assert environment.is_ready(str(tmp_path / "env"), "")
+    monkeypatch.setattr(environment, "fingerprint", lambda: "another")
+    assert not environment.is_ready(str(tmp_path / "env"), "")
+
+
+def test_only_an_environment_made_here_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch)
+    theirs, ours = tmp_path / "theirs", tmp_path / "ours"
+    theirs.mkdir()
+    (theirs / environment.STAMP).write_text('{"made": false}')
+    environment.main(["--venv", str(ours)])
+    for folder in (theirs, ours, tmp_path / "never"):
+        assert environment.main(["--venv", str(folder), "--remove"]) == 0
+    assert theirs.exists()
+    assert not ours.exists()
+
+
+@pytest.mark.parametrize("version", [(3, 8), (3, 9), (3, 14)])
+def test_an_unfit_python_is_refused_with_a_line_to_type(
+    version: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment.shutil, "which", lambda name: name if name == "python3.12" else None)
+    monkeypatch.setattr(environment, "succeeds", lambda words: True)
+    with pytest.raises(Refusal, match=r"type: make bench PYTHON=python3\.12"):
+        environment.check_python("bench", version)
+    monkeypatch.setattr(environment, "succeeds", lambda words: False)
+    with pytest.raises(Refusal, match=r"install one \(apt install python3\.11 python3\.11-venv"):
+        environment.check_python("bench", version)
+
+
+def test_accepted_pythons_and_no_other_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    for minor in (10, 11, 12, 13):
+        environment.check_python("setup", (3, minor))
+    monkeypatch.setattr(environment.shutil, "which", lambda name: None)
+    monkeypatch.setattr(environment.sys, "implementation", SimpleNamespace(name="pypy"))
+    with pytest.raises(Refusal, match="pypy cannot run Numba"):
+        environment.check_python("setup", (3, 11))
+
+
+@pytest.mark.parametrize(("user", "line"), [(0, ": apt install python"), (1000, ": sudo apt install python")])
+def test_debian_without_venv_gets_the_exact_line(
+    user: int, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name == "ensurepip":
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    with pytest.raises(Refusal) as refusal:
+        environment.create(str(tmp_path / "env"), "setup")
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    assert f"{line}{version}-venv;" in str(refusal.value)
+    assert "make bench VENV= PYTHON=python3" in str(refusal.value)
+
+
+def test_a_folder_with_other_things_is_not_cleared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = use(monkeypatch)
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(Refusal, match="with other things in it"):
+        environment.create(str(tmp_path), "setup")
+    assert runs.started == []
+
+
+@pytest.mark.parametrize(
+    ("output", "remedy"),
+    [
+        ("OSError: [Errno 28] No space left on device", "VENV=/scratch/venv PIP_CACHE_DIR=/scratch/pip"),
+        ("OSError: [Errno 122] Disk quota exceeded", "TMPDIR=/scratch"),
+        ("[Errno 30] Read-only file system: 'x'", "a folder cannot be written"),
+        ("NewConnectionError('Temporary failure in name resolution')", "make bench VENV= PYTHON=python3"),
+        (
+            "noise\nERROR: No matching distribution found for numpy>=2.0\nhint",
+            "ERROR: No matching distribution",
+        ),
+        ("", "no reason was given"),
+    ],
+)
+def test_what_pip_says_becomes_what_to_do(
+    output: str,
+    remedy: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    use(monkeypatch, pip=(1, output))
+    assert environment.main(["--venv", str(tmp_path / "env"), "--goal", "bench"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("set-up: the packages could not be installed: ")
+    assert remedy in said
+    assert not environment.is_ready(str(tmp_path / "env"), "")
+
+
+@pytest.mark.parametrize(
+    ("variable", "config", "lifted"),
+    [
+        ("pins.txt", "", "PIP_CONSTRAINT=pins.txt holds pip back; {} PIP_CONSTRAINT="),
+        (
+            "",
+            "global.constraint='pins.txt'\n",
+            "configuration pins.txt holds pip back; {} PIP_CONFIG_FILE=/dev/null",
+        ),
+    ],
+)
+def test_a_constraint_file_is_named_with_the_way_around_it(
+    variable: str, config: str, lifted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use(monkeypatch, pip=(1, "The user requested (constraint) numpy==1.24.4"), config=(0, config))
+    if variable:
+        monkeypatch.setenv("PIP_CONSTRAINT", variable)
+    with pytest.raises(Refusal) as refusal:
+        environment.install("python", "", "setup")
+    assert str(refusal.value).endswith(lifted.format("lift it for this one command: make setup"))
+
+
+def test_a_constraint_file_is_not_blamed_for_a_missing_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, pip=(1, "NewConnectionError"))
+    monkeypatch.setenv("PIP_CONSTRAINT", "pins.txt")
+    with pytest.raises(Refusal, match="no package index could be reached"):
+        environment.install("python", "", "setup")
+
+
+def test_packages_that_do_not_load_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    use(monkeypatch, other=(1, "Traceback\nImportError: GLIBC_2.28 not found"))
+    with pytest.raises(Refusal, match=r"do not load: ImportError: GLIBC_2\.28 not found"):
+        environment.prepare(str(tmp_path / "env"), "", "setup")
+
+
+def test_without_an_environment_missing_and_old_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        environment, "requirements", lambda extra: ["numpy>=999.1", "scipy>=0.1", "no-such-thing>=1"]
+    )
+    with pytest.raises(Refusal) as refusal:
+        environment.check_packages("")
+    assert "numpy (has 2." in str(refusal.value) and "needs 999.1)" in str(refusal.value)
+    assert "no-such-thing" in str(refusal.value)
+    assert "scipy" not in str(refusal.value)
+
+
+def test_this_very_python_has_what_the_suite_needs() -> None:
+    assert environment.main(["--goal", "bench"]) == 0
+
+
+@pytest.mark.parametrize("extra", ["", "dev"])
+def test_requirements_are_those_of_pyproject(extra: str) -> None:
+    words = environment.requirements(extra)
+    if sys.version_info >= (3, 11):
+        import tomllib
+
+        project = tomllib.loads((SOURCE.parent.parent / "pyproject.toml").read_text())["project"]
+        more = project["optional-dependencies"][extra] if extra else []
+        assert words == project["dependencies"] + more
+    assert "numba>=0.61" in words
+
+
+def test_run_keeps_the_output_and_shows_the_lines_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [sys.executable, "-c", "print('Downloading a.whl (3 MB)\\nnoise'); raise SystemExit(3)"]
+    done = environment.run(words, echo=r"Downloading (\S+)")
+    assert (done.returncode, done.stdout) == (3, "Downloading a.whl (3 MB)\nnoise\n")
+    assert capsys.readouterr().out == "  a.whl\n"
+
+
+def test_the_file_parses_on_old_pythons_and_imports_only_the_standard_library() -> None:
+    tree = ast.parse(SOURCE.read_text(), feature_version=(3, 6))
+    assert not any(isinstance(node, ast.NamedExpr | ast.Match) for node in ast.walk(tree))
+    modules = {a.name for node in ast.walk(tree) if isinstance(node, ast.Import) for a in node.names}
+    modules |= {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+    assert {name.split(".")[0] for name in modules} <= sys.stdlib_module_names
+    assert "__future__" not in modules, "Python 3.6 does not know the annotations of __future__"
