@@ -148,7 +148,7 @@ def gemm(draft: Draft) -> None:
             precision = Precision.of(name, "library")
             point = Point("gemm", "gemm", "square", precision, "DRAM", scope=scope, threads=threads)
             point = replace(point, sizes={"m": n, "n": n, "k": n})
-            draft.add(Planned(point, 1, CAP_PI, P75, 0.01, 4e-3, 0.06, 5))
+            draft.add(Planned(point, 1, CAP_PI, P75, 0.01, 4e-3, 0.08, 5))
 
 
 CACHE = (("cache-read", "read", "none"), ("cache-copy", "copy", "ordinary"))
@@ -184,4 +184,4 @@ def _working_set(draft: Draft, point: Point) -> Planned:
 def workloads(draft: Draft, found: Sequence[Point]) -> None:
     """Real workloads, at least one whole execution a repetition."""
     for point in found:
-        draft.add(Planned(point, 1, CAP_CURVE, MEDIAN, 0.02, 1e-3, 0.06, 5))
+        draft.add(Planned(point, 1, CAP_CURVE, MEDIAN, 0.02, 1e-3, 0.08, 5))

@@ -76,9 +76,6 @@ def _compute_ceilings() -> Iterator[Ceiling]:
             half_width=0.026,
             converged=False,
         )
-        yield ceiling(
-            "pi", value * 0.33, precision=name, kernel="fma-naive", variant="numba", scope="core", threads=1
-        )
 
 
 def _memory_ceilings() -> Iterator[Ceiling]:
@@ -283,5 +280,17 @@ def synthetic_profile(simulated: bool = False) -> Profile:
             {"what": "fma bf16", "reason": "this CPU has no bf16 FMA on full vectors"},
         ),
         not_measured=("gemm fp32 core/1: the time box ended first",),
-        facts={"device": {"name": name, "threads": THREADS, "memory_bytes": 16 << 30}},
+        facts={
+            "naive": {
+                label: {
+                    "rate": 0.33 * pi,
+                    "variant": "numba",
+                    "threads": 1,
+                    "scope": "core",
+                    "ratio": 0.33 / 0.51,
+                }
+                for label, pi in PI.items()
+            },
+            "device": {"name": name, "threads": THREADS, "memory_bytes": 16 << 30},
+        },
     )

@@ -12,7 +12,7 @@ import pytest
 from bench.errors import VerificationError
 from bench.native import abi, emit, isa, jit, loops
 from bench.native.arena import Arena, block
-from bench.native.check import check_loop
+from bench.native.check import at, check_loop
 from bench.native.emit import Form
 from bench.native.loops import Window
 from bench.native.memory import HUGE_PAGE, Region
@@ -49,7 +49,7 @@ def forms(name: str) -> list[Form]:
 @pytest.mark.parametrize("name", [n for n, k in KERNELS.items() if k.family != "gemm"])
 def test_every_loop_equals_its_reference(name: str, precision: str) -> None:
     for form in forms(name):
-        check_loop(compiled(name, form, precision), KERNELS[name], form, precision, HOST)
+        check_loop(at(compiled(name, form, precision)), KERNELS[name], form, precision, HOST)
 
 
 @pytest.mark.parametrize(
@@ -59,24 +59,24 @@ def test_every_loop_equals_its_reference(name: str, precision: str) -> None:
 def test_a_wrong_loop_is_refused(code: str, claimed: str) -> None:
     form = Form(1, 4)
     with pytest.raises(VerificationError, match=f"{claimed} .* is wrong"):
-        check_loop(compiled(code, form), KERNELS[claimed], form, "fp64", HOST)
+        check_loop(at(compiled(code, form)), KERNELS[claimed], form, "fp64", HOST)
 
 
 def test_a_read_that_sums_nothing_is_refused() -> None:
     with pytest.raises(VerificationError, match="the sum differs"):
-        check_loop(compiled("copy", Form(1, 4)), KERNELS["read"], Form(1, 4), "fp64", HOST)
+        check_loop(at(compiled("copy", Form(1, 4))), KERNELS["read"], Form(1, 4), "fp64", HOST)
 
 
 @pytest.mark.parametrize("claimed", [2, 4])
 def test_a_mix_with_the_wrong_number_of_fmas_is_refused(claimed: int) -> None:
     function, kernel = compiled("mix-in-place", Form(3, fma=3)), KERNELS["mix-in-place"]
     with pytest.raises(VerificationError, match="mix-in-place"):
-        check_loop(function, kernel, Form(3, fma=claimed), "fp64", HOST)
+        check_loop(at(function), kernel, Form(3, fma=claimed), "fp64", HOST)
 
 
 def test_a_loop_that_writes_too_far_is_refused() -> None:
     with pytest.raises(VerificationError, match="outside array a"):
-        check_loop(compiled("write", Form(4, 7)), KERNELS["write"], Form(1, 4), "fp64", HOST)
+        check_loop(at(compiled("write", Form(4, 7))), KERNELS["write"], Form(1, 4), "fp64", HOST)
 
 
 def test_rows_hold_the_evidence_of_every_repetition(team: Team) -> None:
@@ -149,6 +149,20 @@ def test_regions_are_aligned_and_refusals_are_memory_errors() -> None:
     assert Region(100).address % HUGE_PAGE == 0
     with pytest.raises(MemoryError, match="refused"):
         Region(1 << 60)
+
+
+def test_regions_get_huge_pages_where_the_system_has_them() -> None:
+    setting = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    offered = setting.exists() and "[never]" not in setting.read_text()
+    region = Region(8 * HUGE_PAGE)
+    region.array[:] = 1
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    for line in lines:
+        first, _, rest = line.partition("-")
+        if rest and " " in rest and int(first, 16) <= region.address < int(rest.split()[0], 16):
+            break
+    huge = next(int(line.split()[1]) for line in lines if line.startswith("AnonHugePages"))
+    assert (huge > 0) == offered
 
 
 def test_operands_are_random_numbers_in_both_precisions(team: Team) -> None:

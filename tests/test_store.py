@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from bench import store
+from bench.child import CHECKOUT
 from bench.errors import FileError, ResourceError
 from bench.profile.records import SCHEMA_VERSION, Point, Precision, Repetitions, Sample
 from bench.store import Store, read_log, read_profile, write_profile
@@ -94,10 +95,10 @@ def test_a_file_without_its_header_cannot_be_read(tmp_path: Path) -> None:
     path = folder_with(tmp_path) / "samples.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[1:]))
-    with pytest.raises(FileError, match="line 1 is corrupt .no header before it.: the run cannot be read"):
+    with pytest.raises(FileError, match=r"line 1 is corrupt .no header before it.: the run cannot be read"):
         read_log(path.parent)
     path.write_bytes(lines[0] + lines[0])
-    with pytest.raises(FileError, match="line 2 is corrupt .a second header"):
+    with pytest.raises(FileError, match=r"line 2 is corrupt .a second header"):
         read_log(path.parent)
     path.write_bytes(lines[0][:20])
     with pytest.raises(FileError, match="ended before anything was recorded: delete the folder"):
@@ -123,8 +124,9 @@ def test_two_runs_in_one_folder(tmp_path: Path) -> None:
     with Store.create(tmp_path / "run", HEADER):
         with pytest.raises(ResourceError, match="in use by another run"):
             Store.open(tmp_path / "run")
-        code = f"import sys; from pathlib import Path; from bench.store import Store\nStore.open(Path({str(tmp_path / 'run')!r}))"
-        other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        code = "import sys, pathlib, bench.store as s; s.Store.open(pathlib.Path(sys.argv[1]))"
+        command = [sys.executable, "-c", code, str(tmp_path / "run")]
+        other = subprocess.run(command, capture_output=True, text=True, cwd=CHECKOUT)
         assert other.returncode == 1 and "is in use by another run" in other.stderr
     Store.open(tmp_path / "run").close()
 
@@ -132,7 +134,7 @@ def test_two_runs_in_one_folder(tmp_path: Path) -> None:
 def test_an_existing_run_is_not_overwritten(tmp_path: Path) -> None:
     folder = folder_with(tmp_path)
     before = (folder / "samples.jsonl").read_bytes()
-    with pytest.raises(ResourceError, match="already holds samples.jsonl: continue it with --resume"):
+    with pytest.raises(ResourceError, match=r"already holds samples.jsonl: continue it with --resume"):
         Store.create(folder, HEADER)
     assert (folder / "samples.jsonl").read_bytes() == before
     assert [p.name for p in folder.iterdir()] == ["samples.jsonl"]
@@ -220,7 +222,7 @@ def test_a_profile_is_replaced_as_a_whole(tmp_path: Path) -> None:
 
 
 def test_profiles_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="cannot read .*: No such file.*bench fit"):
+    with pytest.raises(FileError, match=r"cannot read .*: No such file.*bench fit"):
         read_profile(tmp_path)
     path = write_profile(tmp_path, synthetic_profile())
     values = json.loads(path.read_text())
@@ -232,5 +234,5 @@ def test_profiles_that_cannot_be_read(tmp_path: Path) -> None:
         read_profile(path)
     for text in ("[]", "{", '{"schema_version": 1}', '{"schema_version": NaN}'):
         path.write_text(text)
-        with pytest.raises(FileError, match="is not a profile .*: remake it"):
+        with pytest.raises(FileError, match=r"is not a profile .*: remake it"):
             read_profile(path)

@@ -163,8 +163,9 @@ def workload(point: Point, device: Device, native: TimeNative) -> Prepared:
 
 def blas_name() -> str:
     """The BLAS that NumPy uses, with version and kernel, as threadpoolctl sees it."""
-    for library in threadpool_info():
-        if library["user_api"] == "blas":
-            words = (library["internal_api"], library.get("version") or "", library.get("architecture") or "")
-            return " ".join(word for word in words if word)
-    return "unknown BLAS"
+    found = [library for library in threadpool_info() if library["user_api"] == "blas"]
+    found.sort(key=lambda library: "numpy" not in library["filepath"])  # SciPy may bring its own
+    if not found:
+        return "unknown BLAS"
+    names = (found[0]["internal_api"], found[0].get("version") or "", found[0].get("architecture") or "")
+    return " ".join(word for word in names if word)

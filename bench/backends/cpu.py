@@ -20,7 +20,7 @@ from bench.device import Device
 from bench.errors import DeviceError
 from bench.native import emit, isa, jit, loops
 from bench.native.arena import Arena, block
-from bench.native.check import check_loop
+from bench.native.check import at, check_loop
 from bench.native.emit import Form
 from bench.native.loops import Window
 from bench.native.team import Team
@@ -46,6 +46,7 @@ class Loop:
     results: list[Any]
     window: Window
     rounds: int
+    arena: Arena | None  # kept alive as long as a loop may run on it
 
 
 class CpuBackend:
@@ -125,7 +126,7 @@ class CpuBackend:
         if not isinstance(loop, Loop):
             loop.check()
         else:
-            check_loop(loop.function, loop.kernel, loop.form, prepared.point.precision.inputs, self.isa)
+            check_loop(at(loop.function), loop.kernel, loop.form, prepared.point.precision.inputs, self.isa)
 
     def warm_up(self, seconds: float) -> None:
         """Run the chain on every CPU for `seconds`."""
@@ -160,14 +161,14 @@ class CpuBackend:
         form = form_of(point)
         ir = emit.loop_ir(kernel.shape, form, self.isa, point.precision.inputs)
         results = [loops.operands(self.isa.vector_bytes, point_kind(point)) for _ in range(point.threads)]
-        addresses, part = self._memory(point, kernel)
+        addresses, part, arena = self._memory(point, kernel)
         unit = loops.block_bytes(kernel.shape, form, self.isa)
         span = part // (2 if kernel.name == "cache-copy" else 1)
         window = Window(span, unit)
         if not isinstance(kernel.shape, ChainShape) and window.most < 1:
             raise DeviceError(f"{part} byte a thread is less than one block of {unit} byte: ask for more")
         rounds = form.fma // BLOCK_VECTORS - 1 if form.fma >= BLOCK_VECTORS else 0
-        loop = Loop(jit.address(ir, self.isa), kernel, form, addresses, results, window, rounds)
+        loop = Loop(jit.address(ir, self.isa), kernel, form, addresses, results, window, rounds, arena)
         facts: dict[str, Any] = {"isa": self.isa.name, "cpus": list(self.team.cpus[: point.threads])}
         if isinstance(kernel.shape, StreamShape):
             streams = len(kernel.shape.loads) + len(kernel.shape.stores)
@@ -182,10 +183,10 @@ class CpuBackend:
             handle=loop,
         )
 
-    def _memory(self, point: Point, kernel: Kernel) -> tuple[list[Any], int]:
-        """Addresses of a, b and c per thread and the bytes of each thread's part."""
+    def _memory(self, point: Point, kernel: Kernel) -> tuple[list[Any], int, Arena | None]:
+        """Addresses of a, b and c per thread, the bytes of each thread's part, and whose they are."""
         if isinstance(kernel.shape, ChainShape):
-            return [(0, 0, 0)] * point.threads, 0
+            return [(0, 0, 0)] * point.threads, 0, None
         everyone = len(self.team.cpus)
         local = point.threads if len(self.device.facts.get("nodes", {})) > 1 else everyone
         per_thread = point.family == "cache"
@@ -194,10 +195,11 @@ class CpuBackend:
         if kernel.access not in ("read", "none"):
             arena.ready_for(point.precision.inputs)
         if per_thread:
-            return [cache_addresses(arena, t, point) for t in range(point.threads)], point.sizes["bytes"]
+            sets = [cache_addresses(arena, t, point) for t in range(point.threads)]
+            return sets, point.sizes["bytes"], arena
         part = arena.part if point.threads == local else arena.bytes // point.threads // 4096 * 4096
         bases = arena.addresses(0)
-        return [[base + t * part for base in bases] for t in range(point.threads)], part
+        return [[base + t * part for base in bases] for t in range(point.threads)], part, arena
 
     def _arena(self, bytes: int, threads: int) -> Arena:
         """The arrays, remade only when larger ones or another split is asked for."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,19 @@ GUARD_BYTES = 4096
 SCALAR = 1.5
 
 
-def check_loop(function: int, kernel: Kernel, form: Form, precision: str, isa: Isa) -> None:
+Call = Callable[[Any], None]
+"""Runs the loop once on an argument block."""
+
+
+def at(address: int) -> Call:
+    """The loop at an address of this process."""
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
+    return lambda args: function(args.ctypes.data)
+
+
+def check_loop(call: Call, kernel: Kernel, form: Form, precision: str, isa: Isa) -> None:
     """Run a loop once on random operands; VerificationError names the kernel when it is wrong."""
-    trial = _Trial(function, kernel, form, precision, isa)
+    trial = _Trial(call, kernel, form, precision, isa)
     if isinstance(kernel.shape, ChainShape):
         trial.chain()
     elif isinstance(kernel.shape, StreamShape):
@@ -37,8 +48,8 @@ def check_loop(function: int, kernel: Kernel, form: Form, precision: str, isa: I
 class _Trial:
     """One small run of one loop and what it must give."""
 
-    def __init__(self, function: int, kernel: Kernel, form: Form, precision: str, isa: Isa) -> None:
-        self._call = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)
+    def __init__(self, call: Call, kernel: Kernel, form: Form, precision: str, isa: Isa) -> None:
+        self._call = call
         self.kernel, self.form = kernel, form
         self.kind = np.dtype(f"f{ITEM_BYTES[precision]}")
         self.lanes = isa.vector_bytes // self.kind.itemsize
@@ -70,7 +81,7 @@ class _Trial:
         places = {name: region.address for name, region in self.regions.items()}
         args = block(**places, span=span, passes=1, rounds=rounds, factor=factor, result=self.result.address)
         args[0] = GUARD_BYTES
-        self._call(args.ctypes.data)
+        self._call(args)
         self._guards()
 
     def _guards(self) -> None:

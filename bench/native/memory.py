@@ -16,7 +16,8 @@ class Region:
 
     def __init__(self, bytes: int) -> None:
         try:
-            self._map = mmap.mmap(-1, bytes + HUGE_PAGE)
+            # private: the kernel gives huge pages to private anonymous memory only
+            self._map = mmap.mmap(-1, bytes + HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except (OSError, ValueError, OverflowError) as error:
             raise MemoryError(f"the system refused {bytes} bytes of memory ({error})") from None
         if hasattr(mmap, "MADV_HUGEPAGE"):

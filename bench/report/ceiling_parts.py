@@ -58,14 +58,18 @@ FITS: tuple[tuple[str, Side], ...] = (
 )
 
 
+def count_threads(count: int) -> str:
+    """1 thread, 2 threads."""
+    return f"{count} thread{'s' * (count != 1)}"
+
+
 def threads(part: Ceiling | Curve | Placement, profile: Profile) -> str:
     """Named only where it is not the number of threads that the headline states."""
-    count = part.threads
-    return "" if count == heading.threads(profile) else f", {count} thread{'s' * (count != 1)}"
+    return "" if part.threads == heading.threads(profile) else f", {count_threads(part.threads)}"
 
 
 def _shared_verdict(rows: Sequence[roofs.Row]) -> str:
-    verdicts = {_verdict(row) for row in rows if not roofs.is_textbook(row.ceiling)}
+    verdicts = {_verdict(row) for row in rows}
     return verdicts.pop() if len(verdicts) == 1 else ""
 
 
@@ -105,27 +109,35 @@ def compute(profile: Profile) -> Iterable[Text | Table]:
     shared = _shared_verdict(rows)
     yield grid.section("Compute ceilings π", _note(rows, shared))
     yield grid.table(COMPUTE, (_compute_line(row, profile, shared) for row in rows))
+    yield from _textbook(profile)
+    yield from (Text(remark, style="dim") for remark in roofs.remarks(row.ceiling for row in rows))
 
 
 def _compute_line(row: roofs.Row, profile: Profile, shared: str) -> Sequence[str]:
     c = row.ceiling
     label = c.precision.label + (f" {c.regime}" if c.regime != "typical" else "") + threads(c, profile)
-    said = "" if shared and not roofs.is_textbook(c) else _verdict(row)
-    if roofs.is_textbook(c):
-        said = _textbook_share(c, profile)
-    kernel = f"{'textbook loop' if roofs.is_textbook(c) else c.kernel}, {c.variant}"
     per_clock = number(c.per_clock_per_unit) if c.per_clock_per_unit else ""
     clock = si(c.clock_hz, "Hz") if c.clock_hz else ""
-    return (label, *_cells(row), clock, per_clock, kernel, said)
+    return (
+        label,
+        *_cells(row),
+        clock,
+        per_clock,
+        f"{c.kernel}, {c.variant}",
+        "" if shared else _verdict(row),
+    )
 
 
-def _textbook_share(naive: Ceiling, profile: Profile) -> str:
-    """What the textbook loop reaches of the dedicated kernel at the same threads."""
-    for c in profile.ceilings:
-        same = (c.precision, c.threads, c.regime) == (naive.precision, naive.threads, naive.regime)
-        if same and c.quantity == "pi" and not roofs.is_textbook(c):
-            return f"{percent(naive.estimate.value / c.estimate.value)} of π"
-    return "no ceiling"
+def _textbook(profile: Profile) -> Iterable[Text]:
+    """What the readable loop reaches beside the ceilings of the same threads."""
+    for label, loop in profile.facts.get("naive", {}).items():
+        ratio = loop.get("ratio")
+        share = f", {percent(ratio)} of π" if ratio else ""
+        yield Text(
+            f"textbook loop {label}: {si(loop['rate'], 'FLOP/s')} on {count_threads(loop['threads'])}{share} "
+            f"({loop['variant']}; shown beside, never a ceiling)",
+            style="dim",
+        )
 
 
 def memory(profile: Profile) -> Iterable[Text | Table]:
@@ -137,6 +149,7 @@ def memory(profile: Profile) -> Iterable[Text | Table]:
     yield grid.section("Memory ceilings β", _note(rows, shared))
     yield grid.table(MEMORY, (_memory_line(row, profile, shared) for row in rows))
     yield Text(BYTES, style="dim")
+    yield from (Text(remark, style="dim") for remark in roofs.remarks(row.ceiling for row in rows))
 
 
 def _memory_line(row: roofs.Row, profile: Profile, shared: str) -> Sequence[str]:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from bench.compare import CANNOT_TELL, FASTER, SAME, SLOWER, Comparison, Difference, Row
 from bench.profile.records import Interval
-from bench.report.heading import SIMULATED
 from bench.report.units import number, si
 
 WIDTH, NAME = 100, 36
@@ -23,7 +22,7 @@ def render(comparison: Comparison) -> str:
 
 def _lines(comparison: Comparison) -> Iterator[str]:
     for side, name, simulated in zip("AB", comparison.names, comparison.simulated, strict=True):
-        yield f"{side}: {name}" + (f"   [{SIMULATED}]" if simulated else "")
+        yield f"{side}: {name}" + (" (SIMULATED)" if simulated else "")
     yield ""
     yield f"{'ceiling':<{NAME}} {'A':>13} {'B':>13} {'B/A':>6} {'95 % interval':>14}  verdict"
     yield from (_row(row) for row in comparison.rows)

@@ -20,17 +20,16 @@ CONTENDED = 0.2
 """Share of disturbed repetitions from which a ceiling is called contended in print."""
 
 
+TOO_FEW_CLEAN = "repetitions"
+"""The self-check that speaks when disturbed repetitions had to be used."""
+
+
 @dataclass(frozen=True)
 class Row:
     """A ceiling as printed: the value of most threads, beside it that of one thread if measured."""
 
     ceiling: Ceiling
     single: Ceiling | None = None
-
-
-def is_textbook(ceiling: Ceiling) -> bool:
-    """Whether this is the textbook loop that is shown beside the ceilings but is none."""
-    return ceiling.kernel.endswith("-naive")
 
 
 def rows(ceilings: Iterable[Ceiling]) -> list[Row]:
@@ -51,7 +50,7 @@ def peaks(profile: Profile, library: bool = False) -> list[Ceiling]:
     """The pi of each precision: most threads, dedicated kernel (or library), typical before burst."""
     best: dict[str, Ceiling] = {}
     for c in profile.ceilings:
-        if c.quantity != "pi" or is_textbook(c) or (c.precision.unit == "library") != library:
+        if c.quantity != "pi" or (c.precision.unit == "library") != library:
             continue
         old = best.setdefault(c.precision.label, c)
         if _rank(c) > _rank(old):
@@ -99,14 +98,24 @@ def chosen(curve: Curve) -> Fit | None:
 
 def verdict(ceiling: Ceiling) -> str:
     """Whether the value may be relied on, in words: ok, did not converge, contended, ..."""
-    if is_textbook(ceiling):
-        return "no ceiling"
     words = {None: PROCESS_ONLY, False: NOT_CONVERGED, True: ""}[ceiling.converged]
     parts = [words] if words else []
-    if ceiling.contended >= CONTENDED:
+    if ceiling.contended >= CONTENDED or TOO_FEW_CLEAN in ceiling.checks:
         parts.append("contended")
-    parts += [f"{name}: {said}" for name, said in ceiling.checks.items() if said not in ("", "ok")]
-    return ", ".join(dict.fromkeys(parts)) or "ok"
+    return ", ".join(parts) or "ok"
+
+
+def remarks(ceilings: Iterable[Ceiling]) -> list[str]:
+    """What other self-checks say, with the ceilings that each is about."""
+    about: dict[str, list[str]] = {}
+    for c in ceilings:
+        for name, said in c.checks.items():
+            if name != TOO_FEW_CLEAN and said not in ("", "ok"):
+                label = " ".join(
+                    filter(None, (c.level, c.kernel, c.precision.label, f"{c.scope}/{c.threads}"))
+                )
+                about.setdefault(f"{name}: {said}", []).append(label)
+    return [f"{said} ({', '.join(labels)})" for said, labels in about.items()]
 
 
 def missing(profile: Profile) -> list[str]:

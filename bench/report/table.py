@@ -29,8 +29,8 @@ WORKLOADS: tuple[tuple[str, Side], ...] = (
     ("at least", NUMBERS),
 )
 
-ABOVE_ROOF = 1.05
-"""Efficiency from which a placement is called impossible instead of good."""
+MOST_ABSENT = 12
+"""How many absent things are listed before the rest is only counted."""
 
 READING = (
     "A workload of I FLOP/byte reaches at most min(π, β·I), β at its own share of reads and writes.",
@@ -143,18 +143,19 @@ def _implementations(placements: Sequence[Placement]) -> Iterable[Text]:
     said = "; ".join(f"{name}: {', '.join(who)}" for name, who in groups.items())
     yield Text(f"run by {said}", style="dim")
     if notes := "; ".join(f"{p.name}: {p.note}" for p in placements if p.note):
-        yield Text(f"notes: {notes}", style="dim")
-    above = [p.name for p in placements if p.efficiency.value > ABOVE_ROOF]
-    if above:
-        yield Text(f"above the roof, which is not possible (check work count and timing): {', '.join(above)}")
+        yield Text(f"notes: {notes}", style="yellow" if "above roof" in notes else "dim")
 
 
 def _absent(profile: Profile) -> Iterable[Text]:
-    if not profile.skipped and not profile.not_measured:
+    lines = []
+    for skip in profile.skipped:
+        what = " ".join(value for key, value in skip.items() if key != "reason" and value)
+        reason = " ".join(skip.get("reason", "").split())
+        lines.append(f"skipped {what}: {reason}" if reason else f"skipped {what}")
+    lines += [f"left out {text}" for text in profile.not_measured]
+    if not lines:
         return
     yield grid.section("Not measured")
-    for skip in profile.skipped:
-        reason = " ".join(skip.get("reason", "").split())
-        what = " ".join(value for key, value in skip.items() if key != "reason" and value)
-        yield Text(f"skipped {what}: {reason}" if reason else f"skipped {what}")
-    yield from (Text(f"left out {text}") for text in profile.not_measured)
+    yield from (Text(line) for line in lines[:MOST_ABSENT])
+    if len(lines) > MOST_ABSENT:
+        yield Text(f"and {len(lines) - MOST_ABSENT} more, all listed in the profile")

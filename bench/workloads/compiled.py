@@ -25,6 +25,8 @@ FAST = {"reassoc", "contract", "nsz", "arcp", "nnan"}
 """Sums may be reordered and fused, no operand is a NaN; infinities keep their meaning."""
 
 OPTIONS: dict[str, Any] = {"fastmath": FAST, "error_model": "numpy"}
+Body = Callable[[Any], None]
+Part = Callable[..., Any]
 ARGUMENTS = types.void(types.CPointer(types.int64))
 _kept: list[Any] = []
 
@@ -41,9 +43,12 @@ if not numba.config.CACHE_DIR:
 
 
 @cache
-def address(body: Callable[[Any], None], *parts: Callable[..., Any]) -> int:
-    """Address of `void f(int64 *args)` compiled from `body`, which may call the plain functions `parts`."""
-    _register(parts)
+def address(body: Body, *parts: Part, exact: tuple[Part, ...] = ()) -> int:
+    """Address of `void f(int64 *args)` compiled from `body`.
+
+    parts: plain functions that it calls;  exact: those whose sums must keep their order
+    """
+    _register(parts, exact)
     try:
         function = numba.cfunc(ARGUMENTS, cache=True, **OPTIONS)(body)
     except (RuntimeError, OSError):  # no folder that can hold the cache: compile for this process only
@@ -52,16 +57,17 @@ def address(body: Callable[[Any], None], *parts: Callable[..., Any]) -> int:
     return int(function.address)
 
 
-def _register(parts: Sequence[Callable[..., Any]]) -> None:
+def _register(parts: Sequence[Part], exact: Sequence[Part]) -> None:
     for part in parts:
         extending.register_jitable(**OPTIONS)(part)
+    for part in exact:
+        extending.register_jitable(**{**OPTIONS, "fastmath": {"contract"}})(part)
 
 
-def assembly(body: Callable[[Any], None], *parts: Callable[..., Any]) -> str:
+def assembly(body: Body, *parts: Part, exact: tuple[Part, ...] = ()) -> str:
     """Machine code of a chunk loop as text, for the test that it is vectorised."""
-    _register(parts)
-    function = numba.cfunc(ARGUMENTS, **OPTIONS)(body)
-    return str(function._library.get_asm_str())
+    _register(parts, exact)
+    return str(numba.cfunc(ARGUMENTS, **OPTIONS)(body)._library.get_asm_str())
 
 
 def machine_code(plain: Callable[..., Any]) -> Callable[[Callable[..., Any]], None]:

@@ -286,7 +286,7 @@ def _note(sample: Sample, roof: Roof, efficiency: Interval) -> str:
     notes = []
     if efficiency.value > ABOVE_ROOF:
         notes.append(
-            f"above roof: {efficiency.value - 1:.0%} more than is possible; check the counts of FLOP and byte, "
+            f"above roof: {efficiency.value - 1:.0%} more than is possible; check the FLOP and byte counts, "
             "the timing, and whether the operands were cold"
         )
     if roof.pi is None and sample.flops:

@@ -110,7 +110,7 @@ def build(threads: int, sizes: Mapping[str, int], run: Run) -> Ready:
         "x and y together exceed the caches",
         expected=lambda: reference(x),
         result=lambda: y,
-        address=compiled.address(chunk, softmax, exponential),
+        address=compiled.address(chunk, softmax, exact=(exponential,)),
         blocks=blocks(parts),
         keep=(held,),
     )

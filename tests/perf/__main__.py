@@ -21,7 +21,6 @@ from tests.perf import reference, table
 from tests.perf.cases import NAMES, Race, comparisons
 from tests.perf.rows import Row
 
-
 WIDTH = 150  # columns of the table where the output is no terminal
 
 

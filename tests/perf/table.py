@@ -18,10 +18,23 @@ from tests.perf.rows import Row
 METHOD = (
     "ratio: exp of the median over pairs of log(rate of the suite / rate of the reference), all windows of a "
     "comparison interleaved in random order; low: lower end of the two-sided 95 % order-statistic interval "
-    "of that median; A/A: the reference against itself in the same turns, with arrays of its own"
+    "of that median; A/A: the reference against itself in the same turns, C streams with arrays of their own"
 )
 
-COLUMNS = "comparison >thr reference >rate suite >rate >ratio >low >A/A >pairs demanded verdict".split()
+COLUMNS = [
+    "comparison",
+    ">thr",
+    "reference",
+    ">rate",
+    "suite",
+    ">rate",
+    ">ratio",
+    ">low",
+    ">A/A",
+    ">pairs",
+    "demanded",
+    "verdict",
+]
 
 
 def _number(value: float | None) -> str:

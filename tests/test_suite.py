@@ -1,0 +1,320 @@
+"""A whole run on fake devices: time box, rounds, resuming without loss, refusals, interruption."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import host, suite
+from bench.campaign import winners
+from bench.child import CHECKOUT
+from bench.errors import DeviceError, FileError, UsageError
+from bench.profile.records import Sample
+from bench.runners import InProcess
+from bench.store import Log, Store, read_log
+from tests.fake_device import FAKE, FakeBackend
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
+    """The fake device with its virtual clock behind every --device, measured in this process."""
+    return use(monkeypatch, FakeBackend())
+
+
+def use(monkeypatch: pytest.MonkeyPatch, backend: FakeBackend) -> FakeBackend:
+    monkeypatch.setattr(suite, "open_device", lambda device: (backend.device, InProcess(backend)))
+    monkeypatch.setattr(suite, "_derive", lambda store: None)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # these runs are thrown away
+    monkeypatch.setattr(suite.provenance, "source_hash", lambda *_: "0123456789ab")
+    return backend
+
+
+def run(tmp_path: Path, **options: Any) -> Log:
+    defaults = {"device": "fake", "results": tmp_path, "quiet": True, "workloads": False}
+    return read_log(suite.run(**{**defaults, **options}))
+
+
+def rounds_of(log: Log) -> dict[int, int]:
+    return dict(sorted(Counter(s.round for s in log.samples).items()))
+
+
+def keys(samples: list[Sample]) -> Counter[tuple[int, str, str]]:
+    return Counter((s.round, s.regime, s.point.key) for s in samples)
+
+
+def test_a_standard_run_has_ten_whole_rounds_in_its_box(fake: FakeBackend, tmp_path: Path) -> None:
+    log = run(tmp_path, preset="standard")
+    assert fake.now() <= 180
+    counts = rounds_of(log)
+    assert list(counts) == list(range(11))
+    assert counts[1] == counts[2] + 1, "what is skipped is recorded once"
+    assert len(set(list(counts.values())[2:])) == 1
+    assert {s.status for s in log.samples} == {"ok", "skipped"}
+    assert max(keys(log.samples).values()) == 1
+    assert {s.process for s in log.samples if s.round == 3} != {
+        s.process for s in log.samples if s.round == 4
+    }
+    assert [c["round"] for c in log.conditions] == list(range(11))
+
+
+def test_every_round_is_shuffled_anew_and_burst_comes_first_on_a_cool_device(
+    fake: FakeBackend, tmp_path: Path
+) -> None:
+    log = run(tmp_path, preset="standard", families=["fma", "stream"])
+    orders = [[s.point.key for s in log.samples if s.round == n] for n in (2, 3)]
+    assert sorted(orders[0]) == sorted(orders[1]) and orders[0] != orders[1]
+    regimes = [s.regime for s in log.samples if s.round == 2]
+    assert regimes[:2] == ["burst", "burst"] and set(regimes[2:]) == {"typical"}
+    after = [c[0] for c in fake.calls[fake.calls.index(("begin_round", 2)) :]]
+    assert after.index("warm_up") > after.index("measure"), "burst is measured before the warm-up"
+
+
+def test_the_pilots_winner_is_used_and_noted(fake: FakeBackend, tmp_path: Path) -> None:
+    log = run(tmp_path, preset="quick", families=["fma", "stream"])
+    noted = next(n["winners"] for n in log.notes if "winners" in n)
+    assert set(noted.values()) == {"second"}, "the fake's second variant is 10 % faster"
+    rounds = {s.point.variant for s in log.samples if s.round and s.status == "ok"}
+    assert rounds == {"second", "numba"}
+    assert {s.regime for s in log.samples if s.round == 0} == {"pilot"}
+
+
+def test_the_header_says_what_was_run(fake: FakeBackend, tmp_path: Path) -> None:
+    log = run(tmp_path, minutes=1.0, precisions=("fp64",), families=("fma",))
+    options = log.header["plan"]["options"]
+    assert (options["preset"], options["minutes"], options["families"]) == ("quick", 1.0, ["fma"])
+    assert log.header["identity"] == {
+        "device": "Fake CPU",
+        "threads": 2,
+        "source": "0123456789ab",
+        "schema_version": 1,
+    }
+    assert log.header["device"]["name"] == "Fake CPU" and log.header["simulated"] is False
+    assert "stream: not asked for" in log.header["not_measured"]
+    folder = next(tmp_path.glob("*/*"))
+    assert folder.parent.name == "fake-cpu-vm" and folder.name[8] == "T"
+
+
+def test_two_runs_within_a_second_get_two_folders(fake: FakeBackend, tmp_path: Path) -> None:
+    for _ in range(2):
+        run(tmp_path, preset="quick", families=["gemm"])
+    assert len(list(tmp_path.glob("*/*/samples.jsonl"))) == 2
+
+
+@pytest.mark.parametrize("minutes", [0.2, 0.5, 1.0, 2.5])
+def test_the_box_is_kept_on_a_slow_device(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, minutes: float
+) -> None:
+    backend = use(monkeypatch, FakeBackend(slow={"gemm": 1e5, "read": 30.0}))
+    log = run(tmp_path, minutes=minutes)
+    assert backend.now() <= 60 * minutes
+    headlines = {s.point.kernel for s in log.samples if s.round == 1}
+    assert {"fma", "read", "triad", "update"} <= headlines
+
+
+def test_detail_is_given_up_before_rounds_and_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    backend = use(monkeypatch, FakeBackend(slow={"gemm": 3e6}))
+    log = run(tmp_path, preset="standard", families=["fma", "gemm", "stream"])
+    assert backend.now() <= 180
+    fma = Counter(s.round for s in log.samples if s.point.kernel == "fma" and s.status == "ok" and s.round)
+    assert len(fma) >= 5
+    gemm = {s.point.key for s in log.samples if s.point.kernel == "gemm"}
+    assert f"{len(gemm)} points were measured in fewer rounds than the rest" in log.header["not_measured"]
+
+
+def test_failures_do_not_stop_the_run_and_are_not_tried_for_ever(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    use(monkeypatch, FakeBackend(faults={"copy": "memory", "triad": "verify", "update": "hang"}))
+    log = run(tmp_path, preset="standard", families=["stream"])
+    failed = Counter(s.point.kernel for s in log.samples if s.status == "failed" and s.round)
+    assert set(failed) == {"copy", "triad", "update"}
+    per_point = Counter(s.point.key for s in log.samples if s.status == "failed" and s.round)
+    assert max(per_point.values()) == 2
+    assert sum(s.status == "ok" and s.point.kernel == "read" for s in log.samples) > 10
+
+
+class Wandering(FakeBackend):
+    """read differs by 30 % from round to round, everything else is steady."""
+
+    def begin_round(self, round: int) -> None:
+        super().begin_round(round)
+        self.slow["read"] = random.Random(round).uniform(0.7, 1.3)
+
+
+def test_extra_rounds_measure_only_what_is_wide(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    backend = use(monkeypatch, Wandering())
+    log = run(tmp_path, preset="standard", families=["fma", "stream"])
+    extra = [n["round"] for n in log.notes if n.get("kind") == "extra" and n["event"] == "end"]
+    assert extra
+    assert {s.point.kernel for s in log.samples if s.round in extra} == {"read"}
+    assert backend.now() <= 180
+
+
+def test_a_run_that_is_over_is_resumed_without_measuring(fake: FakeBackend, tmp_path: Path) -> None:
+    before = run(tmp_path, preset="quick", families=["fma"])
+    folder = next(tmp_path.glob("*/*"))
+    after = read_log(suite.run(resume=folder, quiet=True))
+    assert after.samples == before.samples
+
+
+class Interrupted(InProcess):
+    """Ctrl-C at the n-th point."""
+
+    def __init__(self, backend: FakeBackend, at: int) -> None:
+        super().__init__(backend)
+        self.at = at
+        self.killed = False
+
+    def measure(self, *arguments: Any) -> Sample:
+        self.at -= 1
+        if self.at == 0:
+            raise KeyboardInterrupt
+        return super().measure(*arguments)
+
+    def close(self, kill: bool = False) -> None:
+        self.killed = self.killed or kill
+
+
+@pytest.mark.parametrize("at", [1, 4, 9, 30])
+def test_ctrl_c_keeps_everything_and_says_how_to_go_on(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at: int
+) -> None:
+    use(monkeypatch, FakeBackend())
+    runner = Interrupted(FakeBackend(), at)
+    resumable = suite.open_device
+    monkeypatch.setattr(suite, "open_device", lambda device: (FAKE, runner))
+    with pytest.raises(
+        KeyboardInterrupt, match=rf"{at - 1} samples are kept .* python -m bench run --resume"
+    ):
+        run(tmp_path, preset="quick", families=["fma", "gemm"])
+    assert runner.killed
+    folder = next(tmp_path.glob("*/*"))
+    kept = read_log(folder).samples
+    monkeypatch.setattr(suite, "open_device", resumable)
+    log = read_log(suite.run(resume=folder, quiet=True))
+    assert log.samples[: len(kept)] == kept
+    assert max(keys(log.samples).values()) == 1
+    assert len([n for n in log.notes if "winners" in n]) == 1
+    assert list(rounds_of(log))[:7] == list(range(7))
+    whole = [n for n in log.notes if n.get("event") == "end" and n["kind"] == "planned" and n["complete"]]
+    assert len(whole) == 6
+
+
+def test_resuming_another_version_or_device_is_refused(
+    fake: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(tmp_path, preset="quick", families=["fma"])
+    folder = next(tmp_path.glob("*/*"))
+    fake.device = replace(FAKE, identity={"device": "Other CPU", "threads": 2})
+    with pytest.raises(FileError, match=r"another device .device: Fake CPU, here Other CPU.: start"):
+        suite.run(resume=folder, quiet=True)
+    monkeypatch.setattr(suite.provenance, "source_hash", lambda *_: "ffffffffffff")
+    with pytest.raises(
+        FileError, match=r"another version of this tool .source 0123456789ab, now ffffffffffff"
+    ):
+        suite.run(resume=folder, quiet=True)
+    Store.open(folder).close()
+
+
+def test_a_header_without_options_cannot_be_resumed(fake: FakeBackend, tmp_path: Path) -> None:
+    Store.create(tmp_path / "old", {"schema_version": 1, "identity": {}}).close()
+    with pytest.raises(FileError, match="does not say how it was run"):
+        suite.run(resume=tmp_path / "old", quiet=True)
+
+
+def test_a_login_node_is_spared_unless_asked_for_by_name(
+    fake: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "login_node", lambda: "Slurm")
+    with pytest.raises(DeviceError, match=r"Slurm is here, but no allocation.*--device cpu"):
+        run(tmp_path, device="auto", preset="quick")
+    assert not list(tmp_path.iterdir())
+    assert run(tmp_path, device="cpu", preset="quick", families=["gemm"]).samples
+
+
+def test_auto_is_the_host(fake: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "login_node", lambda: "")
+    log = run(tmp_path, device="auto", preset="quick", families=["gemm"])
+    assert log.header["plan"]["options"]["device"] == "cpu"
+
+
+def test_an_unknown_preset_is_refused(fake: FakeBackend, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="valid: quick, standard, full"):
+        run(tmp_path, preset="fast")
+
+
+def test_progress_in_plain_lines(
+    fake: FakeBackend, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path, preset="quick", families=["fma", "stream"], quiet=False)
+    said = capsys.readouterr().err
+    assert "Fake CPU, 2 threads, into" in said
+    assert "first pi: 111 MFLOP/s (fma fp64, second, 2 threads" in said, "100 FLOP in 0.9 us"
+    assert said.index("first pi") < said.index("first beta") < said.index("round 1 of 6")
+    assert "round 6 of 6" in said
+    run(tmp_path, preset="quick", families=["fma"], quiet=True)
+    assert capsys.readouterr().err == ""
+
+
+def test_winners_are_the_highest_medians_of_what_could_be_measured() -> None:
+    from bench.plan import plan
+
+    drafted = plan(FAKE, FakeBackend().variants, "quick", families=["fma"])
+    runner = InProcess(FakeBackend(slow={"fma": 1.0}))
+    samples = [runner.measure(trial, n, 1.0, 100) for n, trial in enumerate(drafted.pilot)]
+    assert winners(drafted.pilot, samples) == {"fma/fp64": "second", "fma/fp32": "second"}
+    failed = [replace(s, status="failed") if s.point.variant == "second" else s for s in samples]
+    assert winners(drafted.pilot, failed) == {"fma/fp64": "first", "fma/fp32": "first"}
+    assert winners(drafted.pilot, []) == {}
+
+
+def start(results: Path, resume: Path | None) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "tests.fake_run", str(results), *([str(resume)] if resume else [])]
+    return subprocess.Popen(command, cwd=CHECKOUT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def killed_and_resumed(results: Path, kills: int, seed: int) -> None:
+    """kill -9 at random moments: the file stays readable, resuming completes, nothing lost or doubled."""
+    moment = random.Random(seed)
+    folder: Path | None = None
+    kept: list[Sample] = []
+    for _ in range(kills):
+        process = start(results, folder)
+        while folder is None or len(read_log(folder).samples) == len(kept):
+            folder = next((p.parent for p in results.glob("*/*/samples.jsonl")), None)
+            if process.poll() is not None:
+                break
+            time.sleep(0.02)
+        time.sleep(moment.uniform(0.0, 0.5))
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+        found = read_log(folder).samples if folder else []
+        assert found[: len(kept)] == kept
+        kept = found
+    process = start(results, folder)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    assert folder is not None and list(results.glob("*/*")) == [folder]
+    log = read_log(folder)
+    assert log.samples[: len(kept)] == kept and max(keys(log.samples).values()) == 1
+    counts = rounds_of(log)
+    assert min(counts[n] for n in range(1, 4)) >= counts[2], said
+
+
+def test_kill_9_loses_nothing(tmp_path: Path) -> None:
+    killed_and_resumed(tmp_path, kills=2, seed=1)
+
+
+@pytest.mark.slow
+def test_kill_9_ten_times(tmp_path: Path) -> None:
+    killed_and_resumed(tmp_path, kills=10, seed=2)

@@ -1,0 +1,218 @@
+"""The printed report: a golden file, its width, and what it says when parts are missing or impossible."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.profile.records import Placement, Profile
+from bench.report import heading, roofs
+from bench.report.table import render
+from tests.synthetic import G, ceiling, placement, synthetic_profile
+
+GOLDEN = Path(__file__).parent / "golden" / "table.txt"
+
+
+def test_golden() -> None:
+    expected = GOLDEN.read_text(encoding="utf-8")
+    text = render(synthetic_profile())
+    assert text == expected, "if the change is wanted, write the new text into tests/golden/table.txt"
+
+
+def line(text: str, start: str) -> str:
+    """The only line that starts with these words."""
+    found = [row for row in text.splitlines() if row.startswith(start)]
+    assert len(found) == 1, (start, found)
+    return found[0]
+
+
+def section(text: str, name: str) -> str:
+    """The text from a section's title to the next blank line."""
+    return text.split(name, 1)[1].split("\n\n", 1)[0]
+
+
+def many_words(profile: Profile) -> Profile:
+    """Every text of the profile far longer than a line."""
+    long = "x" * 150
+    return replace(
+        profile,
+        identity={**profile.identity, "device": f"[bold] {long}"},
+        facts={},
+        ceilings=tuple(replace(c, variant=long, checks={"clock": long}) for c in profile.ceilings),
+        placements=tuple(replace(p, name=p.name + long, note=long) for p in profile.placements),
+        skipped=({"what": long, "reason": long},),
+        not_measured=(long,),
+        conditions=({"round": 1, "governor": long},),
+    )
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+@pytest.mark.parametrize("words", ["usual", "long"])
+def test_never_wider_than_asked(width: int, words: str) -> None:
+    profile = synthetic_profile(simulated=True)
+    text = render(many_words(profile) if words == "long" else profile, width=width)
+    assert max(map(len, text.splitlines())) <= width
+    assert "fp64" in text
+
+
+def test_same_profile_same_text_and_colour_changes_no_word() -> None:
+    profile = synthetic_profile()
+    coloured = render(profile, colour=True)
+    assert "\x1b[" in coloured
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", coloured)
+    assert [row.rstrip() for row in plain.splitlines()] == render(profile).splitlines()
+
+
+def test_environment_does_not_change_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = render(synthetic_profile())
+    for name, value in {"COLUMNS": "40", "FORCE_COLOR": "1", "TERM": "dumb"}.items():
+        monkeypatch.setenv(name, value)
+    assert render(synthetic_profile()) == before
+
+
+def test_headline_states_roof_and_ridge() -> None:
+    text = render(synthetic_profile())
+    row = next(row for row in text.splitlines() if row.startswith("fp64   π"))
+    assert "π 90.0 GFLOP/s" in row
+    assert "DRAM β 20.0 GB/s (read) to 30.0 GB/s (update)" in row
+    assert "ridge 3.00 to 4.50 FLOP/byte" in row
+
+
+def test_simulated_is_said_first_and_last() -> None:
+    rows = render(synthetic_profile(simulated=True)).splitlines()
+    assert rows[0].startswith("SIMULATED") and rows[-1].startswith("SIMULATED")
+    assert "SIMULATED" not in render(synthetic_profile())
+
+
+def test_byte_convention_and_write_allocate_are_printed() -> None:
+    text = section(render(synthetic_profile()), "Memory ceilings β")
+    assert re.search(r"DRAM +triad +2R\+1W +ordinary +23\.0 GB/s.*\+33 %", text)
+    assert re.search(r"DRAM +copy +1R\+1W +nt +28\.0 GB/s ± 3\.0 % 29\.7 +19\.0 +s3u4", text)
+    assert "bytes = streams × item size" in text
+
+
+def with_ceilings(**changes: Any) -> Profile:
+    profile = synthetic_profile()
+    return replace(profile, ceilings=tuple(replace(c, **changes) for c in profile.ceilings))
+
+
+def test_verdicts_in_words() -> None:
+    assert roofs.verdict(ceiling("pi", G)) == "ok"
+    assert roofs.verdict(ceiling("pi", G, converged=False)) == "did not converge"
+    assert roofs.verdict(ceiling("pi", G, converged=None)) == "within this process only"
+    assert roofs.verdict(ceiling("pi", G, contended=0.5, converged=False)) == "did not converge, contended"
+    assert roofs.verdict(ceiling("pi", G, checks={"repetitions": "too few"})) == "contended"
+
+
+def test_shared_verdict_is_said_once() -> None:
+    text = render(with_ceilings(converged=None, rounds=2, contended=0.0))
+    assert section(text, "Compute ceilings π").startswith(
+        "  p75 of 2 rounds; all: within this process only; best"
+    )
+    assert text.count("within this process only") == 2
+
+
+def test_verdict_of_the_one_thread_value_is_not_lost() -> None:
+    profile = synthetic_profile()
+    changed = [replace(c, converged=False) if c.threads == 1 else c for c in profile.ceilings]
+    text = section(render(replace(profile, ceilings=tuple(changed))), "Compute ceilings π")
+    assert "ok (1 thread:" in text
+
+
+def test_self_checks_are_named_with_their_ceiling() -> None:
+    text = render(replace(synthetic_profile(), ceilings=(ceiling("pi", G, checks={"clock": "fell by 9 %"}),)))
+    assert "clock: fell by 9 % (fma fp64 all/2)" in text
+
+
+def test_textbook_loop_is_beside_the_ceilings() -> None:
+    text = line(render(synthetic_profile()), "textbook loop fp64")
+    assert "29.7 GFLOP/s on 1 thread, 65 % of π" in text and "never a ceiling" in text
+
+
+def test_fit_shows_intervals_overlap_and_limits() -> None:
+    profile = synthetic_profile()
+    curve = profile.curves[0]
+    limited = replace(curve, fits=(replace(curve.fits[1], limits="π not reached: at least 80 GFLOP/s"),))
+    text = section(render(replace(profile, curves=(limited, *profile.curves[1:]))), "Fitted roof")
+    row = r"fp64 read-only 89\.1 GFLOP/s ± 1\.0 % 19\.6 GB/s ± 3\.0 % +4\.55 ± 4\.0 % 0\.88 ± 0\.03 2\.4 % p-norm 6\.0"
+    assert re.search(row, text)
+    assert "fp64 read-only: π not reached: at least 80 GFLOP/s" in text
+    assert "84 % to 89 % of the sharp corner" in text
+
+
+def test_workload_line_has_every_number() -> None:
+    row = line(render(synthetic_profile()), "spmv-csr  ")
+    expected = "fp64 0.159 3.22 GFLOP/s 2.06 GFLOP/s 64 % ± 3.5 % memory 98 % 48.6 ms 31.1 ms"
+    assert row.split()[1:] == expected.split()
+
+
+def test_workload_without_flop_is_in_bytes() -> None:
+    row = line(render(synthetic_profile()), "transpose")
+    assert "28.0 GB/s" in row and "16.2 GB/s" in row
+
+
+def placed(**changes: Any) -> Placement:
+    return replace(placement(("probe", "fp64", "numba", 1e9, 1e9, 1e9, 0.5, "")), **changes)
+
+
+def test_workload_that_moves_nothing_has_infinite_intensity() -> None:
+    text = render(replace(synthetic_profile(), placements=(placed(bytes_read=0.0, bytes_written=0.0),)))
+    assert line(text, "probe ").split()[2] == "∞"
+
+
+def test_threads_and_level_are_named_where_they_differ() -> None:
+    profile = replace(synthetic_profile(), placements=(placed(threads=1, level="L2"),))
+    assert "probe, 1 t…d in L2" in render(profile)
+
+
+@pytest.mark.parametrize(
+    ("quantity", "says"),
+    [("pi", "missing: no β was measured"), ("beta", "missing: no π of a dedicated kernel was measured")],
+)
+def test_missing_parts_are_said(quantity: str, says: str) -> None:
+    profile = synthetic_profile()
+    kept = tuple(c for c in profile.ceilings if c.quantity == quantity)
+    text = render(replace(profile, ceilings=kept, curves=()))
+    assert says in text
+    assert "missing: no intensity sweep was measured" in text
+
+
+def test_empty_profile_says_what_is_missing() -> None:
+    text = render(
+        replace(synthetic_profile(), ceilings=(), curves=(), placements=(), conditions=(), facts={})
+    )
+    assert text.count("missing:") == 4
+    assert "conditions: not recorded" in text
+
+
+def test_absent_things_are_listed_and_then_counted() -> None:
+    profile = replace(synthetic_profile(), not_measured=tuple(f"point {i}" for i in range(40)))
+    text = section(render(profile), "Not measured")
+    assert "skipped fma fp16: this CPU has no fp16" in text
+    assert "left out point 9" in text and "left out point 10" not in text
+    assert "and 30 more" in text
+
+
+def test_heading_reads_what_a_run_records() -> None:
+    profile = synthetic_profile()
+    assert heading.title(profile) == (
+        "Synthetic CPU @ 2.90GHz · 2 threads · state vm",
+        "2026-11-30 02:50 UTC · commit 58d8d2f",
+    )
+    assert heading.commit(replace(profile, provenance={"commit": "58d8d2f-dirty"})) == "58d8d2f-dirty"
+    assert heading.commit(replace(profile, provenance={"commit": "", "label": "src0123456"})) == "src0123456"
+    bare = replace(profile, identity={}, provenance={}, facts={}, ceilings=(), curves=(), placements=())
+    assert heading.title(bare) == ("unnamed device", "")
+
+
+def test_conditions_are_one_line_of_ranges() -> None:
+    said = heading.conditions(synthetic_profile())
+    assert said == "5 rounds · load 0.10 to 0.50 · stolen 0.4 % · clock 2.90 GHz · memory available 13 GiB"
+    nested = ({"round": 1, "values": {"turbo": True, "governor": "powersave"}}, {"round": 2, "turbo": False})
+    assert heading.conditions(replace(synthetic_profile(), conditions=nested)) == (
+        "2 rounds · turbo in 50 % of rounds · governor powersave"
+    )
