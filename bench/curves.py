@@ -127,7 +127,7 @@ def _of(ceiling: Ceiling, kind: str, inputs: str) -> bool:
 def _mix_plateaus(
     mode: str, points: Sequence[CurvePoint], fits: Sequence[Fit], same: Sequence[Ceiling]
 ) -> Mapping[str, Any]:
-    """Dedicated pi and beta of the same traffic mix, the fit's share of each, by what the corner overpromises."""
+    """Dedicated pi and beta of this traffic mix, the fit's share of each, by what the corner overpromises."""
     pi = [c for c in same if c.quantity == "pi" and c.precision.unit == "vector"]
     beta = [c for c in same if c.level == "DRAM" and c.access == MODE_ACCESS.get(mode, mode)]
     beside: dict[str, Any] = {}

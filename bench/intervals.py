@@ -43,7 +43,7 @@ class Rates:
 
 
 def clean_rates(work: float, repetitions: Repetitions) -> Rates:
-    """Rates of the clean repetitions of `work` (FLOP or byte) each; times that are not positive are left out."""
+    """Rates of the clean repetitions of `work` (FLOP or byte) each; times not above zero are left out."""
     timed = [(work / s, ok) for s, ok in zip(repetitions.seconds, repetitions.clean, strict=True) if s > 0]
     clean = tuple(rate for rate, ok in timed if ok)
     disturbed = len(timed) - len(clean)

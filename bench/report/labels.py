@@ -122,8 +122,10 @@ def _harm(box: Box, walls: Sequence[Box], frame: Box, thin: float) -> float:
     """
     area = (box[2] - box[0]) * (box[3] - box[1])
     cost = 240 * _outside(box, frame) / area
+    left, bottom, right, top = box
     for wall in walls:
-        if shared := overlap(box, wall):
+        if wall[0] < right and wall[2] > left and wall[1] < top and wall[3] > bottom:
+            shared = overlap(box, wall)
             is_line = min(wall[2] - wall[0], wall[3] - wall[1]) < thin
             cost += (0.15 if is_line else 1.2) + 60 * shared / area
     return cost

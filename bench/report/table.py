@@ -11,7 +11,6 @@ from rich.text import Text
 
 from bench.profile.records import Placement, Profile
 from bench.report import ceiling_parts, grid, heading, roofs
-from bench.report.ceiling_parts import threads
 from bench.report.grid import NUMBERS, WORDS, Side
 from bench.report.labels import shorten
 from bench.report.units import duration, number, percent, plus_minus, si
@@ -109,11 +108,15 @@ def _workloads(profile: Profile) -> Iterable[Text | Table]:
     yield grid.section("Workloads", "each on the roof of its own precision and read share; I in FLOP/byte;")
     yield Text("idle: share of the resource that does not bind which lies unused", style="dim")
     yield grid.table(WORKLOADS, map(_workload_line, names, profile.placements))
+    if any(_workload_name(p, profile) != p.name for p in profile.placements):
+        yield Text("1T: on one thread, and so on; L2: on the roof of that cache level", style="dim")
     yield from _implementations(profile.placements)
 
 
 def _workload_name(p: Placement, profile: Profile) -> str:
-    return p.name + threads(p, profile) + (f" in {p.level}" if p.level != "DRAM" else "")
+    """The name, with threads and level where they are not those of the headline: gemm 1T, dot L2."""
+    count = f" {p.threads}T" if p.threads != heading.threads(profile) else ""
+    return p.name + count + (f" {p.level}" if p.level != "DRAM" else "")
 
 
 def _give_or_take(p: Placement) -> str:
