@@ -75,15 +75,13 @@ def prepare(venv: str, extra: str, goal: str) -> None:
         return
     check_python(goal)
     python = os.path.join(venv, "bin", "python")
-    made = was_made_here(venv)
     if not works(python):
         create(venv, goal)
-        made = True
+        write_stamp(venv, made=True)  # an installation that fails leaves an environment that clean may remove
     install(python, extra, goal)
     smoke(python)
     names = sorted(extras(venv) | {extra} - {""})
-    with open(os.path.join(venv, STAMP), "w") as file:
-        json.dump({"pyproject": fingerprint(), "extras": names, "made": made}, file)
+    write_stamp(venv, pyproject=fingerprint(), extras=names, made=was_made_here(venv))
     say("ready in " + venv)
 
 
@@ -100,6 +98,11 @@ def stamp(venv: str) -> "dict[str, object]":
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def write_stamp(venv: str, **facts: object) -> None:
+    with open(os.path.join(venv, STAMP), "w") as file:
+        json.dump(facts, file)
 
 
 def extras(venv: str) -> "set[str]":

@@ -20,8 +20,8 @@ CLOSE_ENOUGH = 0.25
 LARGEST_STEP = 64.0
 """Growth of the amount between two trial runs: short ones are mostly overhead and overestimate it."""
 
-CALIBRATIONS = 3
-"""Calibrations before repetitions are taken as they come."""
+TOO_SHORT, CALIBRATIONS = 0.6, 3
+"""Repetitions below this share of the target are calibrated anew, so many times in all."""
 
 
 def moved_bytes(work: Work, level: str) -> tuple[float, float]:
@@ -141,7 +141,7 @@ class Session:
         for left in reversed(range(CALIBRATIONS)):
             amount, expected = calibrate(self.backend, prepared, planned.target, planned.moved, amount)
             rule = StopRule(planned.minimum, planned.half_width, planned.budget * scale, planned.q)
-            shortest = CLOSE_ENOUGH * planned.target if left and amount < prepared.most else 0.0
+            shortest = TOO_SHORT * planned.target if left and amount < prepared.most else 0.0
             if why := repeat(self.backend, prepared, amount, expected, rule, shortest):
                 break
         return amount, rule, why

@@ -8,13 +8,13 @@ from itertools import product
 
 from bench import sizes
 from bench.device import Device
-from bench.intervals import MEDIAN, P75
+from bench.intervals import CAP_CACHE, CAP_PI, MEDIAN, P75, memory_cap
 from bench.planned import Planned, Preset
 from bench.profile.records import Point, Precision
 from kernels.spec import ITEM_BYTES
 
-CAP_PI, CAP_CACHE, CAP_SHARED_DRAM, CAP_QUIET_DRAM, CAP_CURVE = 0.02, 0.05, 0.10, 0.03, 0.10
-"""Relative half-widths over rounds above which a ceiling did not converge."""
+CAP_CURVE = 0.10
+"""Relative half-width over rounds that is good enough for a point that is no ceiling."""
 
 
 @dataclass
@@ -43,11 +43,6 @@ class Draft:
     def scopes(self) -> tuple[tuple[str, int], ...]:
         """(scope, threads): all threads, and one core where that is something else."""
         return (("all", self.threads), ("core", 1)) if self.threads > 1 else (("all", 1),)
-
-    @property
-    def dram_cap(self) -> float:
-        """Width cap of a DRAM bandwidth: neighbours move it on a shared machine."""
-        return CAP_QUIET_DRAM if self.device.state == "quiet" else CAP_SHARED_DRAM
 
     def choice(self, name: str, scope: str) -> str:
         """Name of a choice of variant; the quick preset lets one core use what won on all threads."""
@@ -110,7 +105,8 @@ def _stream(draft: Draft, name: str, kernel: str, store: str, scope: str, thread
     point = replace(point, sizes={"bytes": sizes.array_bytes(draft.device, arrays, draft.memory)})
     tune = draft.choice(f"{shared}/{name}/{store}", scope)
     priority, least = (0 if scope == "all" else 1), 16.0 * sizes.MIB
-    return Planned(point, priority, draft.dram_cap, MEDIAN, 0.02, 10e-3, 0.10, 6, least, tune=tune)
+    cap = memory_cap(draft.device.state)
+    return Planned(point, priority, cap, MEDIAN, 0.02, 10e-3, 0.10, 6, least, tune=tune)
 
 
 MIX = (("mix-read-only", "read", "none"), ("mix-in-place", "update", "ordinary"))

@@ -31,7 +31,10 @@ RESUMED_SHARE = 0.5
 
 @dataclass(frozen=True)
 class Options:
-    """What was asked for; kept in the header, so that a resumed run needs no flags."""
+    """What was asked for; kept in the header, so that a resumed run needs no flags.
+
+    memory: available when the run began (byte); sizes follow from it, so it stays as it was
+    """
 
     device: str
     minutes: float
@@ -41,6 +44,7 @@ class Options:
     families: tuple[str, ...] = ()
     workloads: bool = True
     seed: int = 0
+    memory: float = 0.0
 
 
 def run(
@@ -72,6 +76,8 @@ def run(
         asked = (tuple(precisions or ()), tuple(families or ()), workloads, seed)
         options = Options(_checked_device(device), box, chosen, threads, *asked)
     found, runner = open_device(options.device)
+    if resume is None:
+        options = replace(options, memory=_available(found, runner))
     timebox = TimeBox(runner.now, 60 * options.minutes)
     try:
         drafted = _plan(found, runner, options)
@@ -107,17 +113,26 @@ def open_device(device: str) -> tuple[Device, Runner]:
     return backend.device, InProcess(backend)
 
 
+def _available(device: Device, runner: Runner) -> float:
+    """Bytes that may be counted on now."""
+    available = runner.conditions().get("memory_available_bytes") or device.memory_bytes
+    return float(min(available, device.memory_bytes))
+
+
 def _plan(device: Device, runner: Runner, options: Options) -> Plan:
-    now = runner.conditions()
-    available = now.get("memory_available_bytes") or device.memory_bytes
-    memory = min(float(available), float(device.memory_bytes))
     families = options.families or FAMILIES
     wanted = [f for f in families if options.workloads or f != "workload"]
-    threads = options.threads or device.threads
-    zoo = workload_points(device, threads, memory, options.precisions) if "workload" in wanted else ()
+    zoo = workload_points(device, options) if "workload" in wanted else ()
     runner.open(0)
     drafted = plan(
-        device, runner.variants, options.preset, options.threads, options.precisions, wanted, zoo, memory
+        device,
+        runner.variants,
+        options.preset,
+        options.threads,
+        options.precisions,
+        wanted,
+        zoo,
+        options.memory,
     )
     if device.kind == "simulated":  # a seed is as good as the next: more rounds only where they are needed
         least = max(MIN_ROUNDS, drafted.preset.least_rounds)
@@ -125,17 +140,15 @@ def _plan(device: Device, runner: Runner, options: Options) -> Plan:
     return drafted
 
 
-def workload_points(
-    device: Device, threads: int, memory: float, precisions: Sequence[str] = ()
-) -> tuple[Point, ...]:
-    """The workloads of `precisions` (all when empty) at the sizes that fit this device."""
+def workload_points(device: Device, options: Options) -> tuple[Point, ...]:
+    """The workloads in the precisions asked for, at the sizes that fit this device."""
     from bench.workloads.zoo import ZOO
 
-    points = []
+    points, threads = [], options.threads or device.threads
     for name, work in ZOO.items():
-        if precisions and work.precision not in precisions:
+        if options.precisions and work.precision not in options.precisions:
             continue
-        sized = work.sizes(memory, device.last_level_cache_bytes, threads)
+        sized = work.sizes(options.memory, device.last_level_cache_bytes, threads)
         precision = Precision.of(work.precision)
         point = Point("workload", name, work.implementation, precision, "DRAM", threads=threads)
         points.append(replace(point, sizes=sized))
@@ -227,6 +240,6 @@ def _measure(campaign: Campaign, device: Device, resumed: bool) -> None:
 
 
 def _derive(store: Store) -> None:
-    from bench import ceilings
+    from bench.ceilings import derive
 
-    write_profile(store.folder, ceilings.derive(store.header, store.conditions, store.samples))
+    write_profile(store.folder, derive(store.header, store.conditions, store.samples))

@@ -68,6 +68,7 @@ class FakeBackend:
         self.switches = switches
         self.calls: list[tuple[Any, ...]] = []
         self.most = 1 << 30
+        self.available = device.memory_bytes
         self._seconds = 0.0
 
     def begin_round(self, round: int) -> None:
@@ -88,6 +89,8 @@ class FakeBackend:
             raise DeviceError("the BLAS is missing: install one")
         if fault == "bug":
             raise RuntimeError("a bug")
+        if fault == "hang":
+            self._pass(40.0)
         if fault == "crash":
             print("the loop ran away", file=sys.stderr, flush=True)
             os.abort()
@@ -110,8 +113,6 @@ class FakeBackend:
     def measure(self, prepared: Prepared, amount: int, n: int) -> Repetitions:
         kernel = prepared.point.kernel
         self.calls.append(("measure", kernel, amount, n))
-        if self.faults.get(kernel) == "hang":
-            self._pass(1000.0)
         factor = self.slow.get(kernel, 1.0) * (0.9 if prepared.point.variant == "second" else 1.0)
         seconds = 0.0 if self.faults.get(kernel) == "zero" else UNIT_SECONDS * amount * factor
         start = self.now()
@@ -123,7 +124,7 @@ class FakeBackend:
         self.calls.append(("release", prepared.point.kernel))
 
     def conditions(self) -> Mapping[str, Any]:
-        return {"load": 0.0}
+        return {"load": 0.0, "memory_available_bytes": self.available}
 
     def now(self) -> float:
         return time.monotonic() if self.real else self._seconds

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from bench import provenance, suite
 from bench.child import WORKER
+from bench.plan import PRESETS
 from bench.runners import Children
 from tests.fake_device import FAKE
 
@@ -16,6 +18,7 @@ COMMAND = (WORKER[0], "-m", "tests.fake_worker", "{}")
 def main() -> None:
     provenance.source_hash = lambda *_: "0123456789ab"  # others may be editing while this runs
     suite.open_device = lambda device: (FAKE, Children(device, COMMAND))
+    PRESETS["quick"] = replace(PRESETS["quick"], rounds=3)
     suite._derive = lambda store: None
     resume = Path(sys.argv[2]) if len(sys.argv) > 2 else None
     folder = suite.run(

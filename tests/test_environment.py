@@ -101,10 +101,14 @@ def test_only_an_environment_made_here_is_removed(tmp_path: Path, monkeypatch: p
     theirs.mkdir()
     (theirs / environment.STAMP).write_text('{"made": false}')
     environment.main(["--venv", str(ours)])
-    for folder in (theirs, ours, tmp_path / "never"):
+    use(monkeypatch, pip=(1, "no luck"))
+    failed = tmp_path / "failed"
+    assert environment.main(["--venv", str(failed)]) == 1
+    for folder in (theirs, ours, failed, tmp_path / "never"):
         assert environment.main(["--venv", str(folder), "--remove"]) == 0
     assert theirs.exists()
     assert not ours.exists()
+    assert not failed.exists(), "made here, though its packages never came"
 
 
 @pytest.mark.parametrize("version", [(3, 8), (3, 9), (3, 14)])

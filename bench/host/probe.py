@@ -12,9 +12,6 @@ from typing import Any
 from bench.device import Device
 from bench.host import cgroup, processor, state, tenancy, topology, tree
 
-SHARED_STATES = ("vm", "container", "quota", "shared", "busy")
-"""Words of a state in which others can move a measurement; "quiet" is the state without them."""
-
 
 def cpu_device(
     root: Path = tree.ROOT,

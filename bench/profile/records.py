@@ -276,8 +276,8 @@ class Placement:
 
     @property
     def intensity(self) -> float:
-        """FLOP/byte; 0 for a workload without arithmetic."""
-        return self.flops / self.bytes
+        """FLOP/byte: 0 for a workload without arithmetic, infinite for one that moves nothing."""
+        return self.flops / self.bytes if self.bytes else float("inf")
 
 
 @dataclass(frozen=True)

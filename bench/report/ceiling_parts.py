@@ -76,7 +76,7 @@ def _shared_verdict(rows: Sequence[roofs.Row]) -> str:
 def _verdict(row: roofs.Row) -> str:
     main = roofs.verdict(row.ceiling)
     alone = roofs.verdict(row.single) if row.single else main
-    return main if alone in (main, "ok") else f"{main} (1 thread: {alone})"
+    return main if alone in (main, "ok") else f"{main} (1 thread {alone})"
 
 
 def _note(rows: Sequence[roofs.Row], shared: str) -> str:
@@ -85,7 +85,8 @@ def _note(rows: Sequence[roofs.Row], shared: str) -> str:
         f"{r.ceiling.statistic} of {r.ceiling.rounds} round{'s' * (r.ceiling.rounds != 1)}" for r in rows
     )
     said = {"": "", "ok": "; all converged"}.get(shared, f"; all: {shared}")
-    return " / ".join(statistics) + said + "; best and 1 thread in the unit of the value"
+    others = "best and 1 thread" if any(row.single for row in rows) else "best"
+    return f"{' / '.join(statistics)}{said}; {others} in the unit of the value"
 
 
 def _cells(row: roofs.Row) -> tuple[str, str, str, str]:
@@ -204,4 +205,5 @@ def _fit_line(curve: Curve, fit: Fit, profile: Profile) -> Sequence[str]:
 def _range(interval: Interval) -> str:
     if interval.low is None or interval.high is None:
         return f"{interval.value:.2f}"
-    return f"{interval.value:.2f} ± {(interval.high - interval.low) / 2:.2f}"
+    half = (interval.high - interval.low) / 2
+    return f"{interval.value:.2f} ± {f'{half:.2f}' if half >= 0.005 else number(half, 1)}"

@@ -244,7 +244,7 @@ def _remarks(profiles: Sequence[Profile]) -> Iterator[str]:
         if left_out:
             yield f"{name}no place on this axis (no FLOP or no bytes): {'; '.join(left_out)}"
     counts = sorted({heading.threads(p) for p in profiles} - {0})
-    threads = f"{' / '.join(map(str, counts))} threads; " if counts else ""
+    threads = f"threads: {' / '.join(map(str, counts))}; " if counts else ""
     yield (
         f"{threads}bytes are streams × item size, write-allocate not counted; GB = 1e9 byte, FMA = 2 FLOP; "
         "intervals are 95 %"

@@ -149,7 +149,7 @@ def _stream_code(_context: Any, destination: Any, source: Any, size: Any) -> Any
         to, start, stop = args
 
         def line(i: Any, _: list[Any]) -> list[Any]:
-            value = builder.load(vector_at(builder, builder.add(start, i), LINE), align=LINE_BYTES)
+            value = builder.load(vector_at(builder, builder.add(start, i), LINE), align=8)
             store = builder.store(value, vector_at(builder, builder.add(to, i), LINE), align=LINE_BYTES)
             store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(I32, 1)]))
             return []
@@ -263,3 +263,20 @@ def _turn(destination: Any, destination_pitch: Any, source: Any, source_pitch: A
     return lambda destination, destination_pitch, source, source_pitch: _turn4(
         destination, destination_pitch, source, source_pitch
     )
+
+
+def _larger_code(_context: Any, a: Any, b: Any) -> Any:
+    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        flags = ("nnan", "nsz")
+        above = builder.fcmp_ordered(">", args[1], args[0], flags=flags)
+        return builder.select(above, args[1], args[0], flags=flags)
+
+    return types.float32(types.float32, types.float32), code
+
+
+_larger = extending.intrinsic(_larger_code)
+
+
+@machine_code(primitives.larger)
+def _max(a: Any, b: Any) -> Any:
+    return lambda a, b: _larger(a, b)

@@ -57,3 +57,8 @@ def turn(destination: int, destination_pitch: int, source: int, source_pitch: in
     rows = [doubles(source + i * source_pitch, TURN) for i in range(TURN)]
     for j in range(TURN):
         doubles(destination + j * destination_pitch, TURN)[:] = [row[j] for row in rows]
+
+
+def larger(a: Any, b: Any) -> Any:
+    """The larger of two numbers, neither of which is a NaN (the built-in max minds NaN and stays scalar)."""
+    return b if b > a else a

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bench.workloads.operands import LINE_BYTES, Operands, blocks, shares
-from bench.workloads.primitives import drain, floats, power_of_two, prefetch, stream_out
+from bench.workloads.primitives import drain, floats, larger, power_of_two, prefetch, stream_out
 from bench.workloads.workload import Ready, Room, Run, Workload
 from kernels.spec import ITEM_BYTES, Work
 
@@ -40,7 +40,7 @@ def exponential(x: Any) -> Any:
     x = k ln 2 + r with |r| <= ln 2 / 2, exp(x) = 2^k e^r; the Taylor polynomial of degree 7 leaves
     r^8/8! < 6e-9, a tenth of a rounding. Truncation of t - 1/2 rounds a negative t to the nearest.
     """
-    x = max(x, LOWEST)
+    x = larger(x, LOWEST)
     k = np.int32(x * LOG2_E - HALF)
     r = (x - F(k) * LN2_HIGH) - F(k) * LN2_LOW
     tail = C4 + r * (C5 + r * (C6 + r * C7))
@@ -51,7 +51,7 @@ def softmax(out: Any, x: Any, one: Any, zero: Any) -> None:
     """One row, three passes over it in L1."""
     top = x[0]
     for j in range(len(x)):
-        top = max(top, x[j])
+        top = larger(top, x[j])
     total = zero
     for j in range(len(x)):
         e = exponential(x[j] - top)

@@ -1,0 +1,78 @@
+"""Synthetic intensity sweeps of devices whose pi, beta, p and T0 are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.intervals import interval
+from bench.profile.records import CurvePoint
+
+Array = NDArray[np.float64]
+BYTES = 64e6
+
+
+@dataclass(frozen=True)
+class Truth:
+    """A device: pi FLOP/s, beta byte/s, p (inf is the sharp corner), T0 s."""
+
+    pi: float = 1e11
+    beta: float = 2e10
+    p: float = float("inf")
+    t0: float = 0.0
+
+    @property
+    def ridge(self) -> float:
+        """FLOP/byte."""
+        return self.pi / self.beta
+
+    def seconds(self, flops: Array, moved: Array, pi: float, beta: float) -> Array:
+        """The model, written once more and differently: by logaddexp on logs."""
+        compute, memory = np.log(flops / pi), np.log(moved / beta)
+        if np.isinf(self.p):
+            return np.asarray(self.t0 + np.exp(np.maximum(compute, memory)))
+        return np.asarray(self.t0 + np.exp(np.logaddexp(self.p * compute, self.p * memory) / self.p))
+
+
+def intensities(low: float, high: float, n: int = 40, ridge: float = 5.0) -> Array:
+    """n intensities from `low` to `high` times the ridge, evenly in the logarithm."""
+    return ridge * np.geomspace(low, high, n)
+
+
+def sweep(
+    truth: Truth,
+    x: Array,
+    moved: Array | float = BYTES,
+    rounds: int = 1,
+    within: float = 0.0,
+    between: float = 0.0,
+    rng: np.random.Generator | None = None,
+) -> tuple[CurvePoint, ...]:
+    """The sweep as `derive` would make it.
+
+    within, between: log-normal noise of every point in a round, and of pi and beta of a whole round
+    """
+    rng = rng or np.random.default_rng(0)
+    moved = np.broadcast_to(np.asarray(moved, dtype=float), x.shape)
+    flops = x * moved
+    columns = []
+    for _ in range(rounds):
+        pi, beta = truth.pi * np.exp(rng.normal(0, between)), truth.beta * np.exp(rng.normal(0, between))
+        columns.append(flops / truth.seconds(flops, moved, pi, beta) * np.exp(rng.normal(0, within, x.size)))
+    rates = np.stack(columns, axis=1)
+    return tuple(_point(*row) for row in zip(flops, moved, rates.tolist(), strict=True))
+
+
+def _point(flops: float, moved: float, rates: Sequence[float]) -> CurvePoint:
+    estimate = interval(rates)
+    return CurvePoint(
+        float(flops / moved),
+        estimate,
+        float(flops),
+        float(moved),
+        float(flops / estimate.value),
+        tuple(rates),
+    )
