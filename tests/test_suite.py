@@ -12,12 +12,14 @@ from typing import Any
 import pytest
 
 from bench import host, suite
-from bench.campaign import winners
+from bench.backends import Prepared
+from bench.campaign import GRACE, winners
 from bench.errors import DeviceError, FileError, UsageError
-from bench.profile.records import Sample
+from bench.profile.records import Point, Sample
 from bench.runners import Children, InProcess
 from bench.store import Log, Store, read_log, read_profile
 from bench.workloads.zoo import ZOO
+from kernels import KERNELS
 from tests.fake_device import FAKE, FakeBackend
 
 
@@ -115,6 +117,27 @@ def test_the_box_is_kept_on_a_slow_device(
     assert backend.now() <= 60 * minutes
     headlines = {s.point.kernel for s in log.samples if s.round == 1}
     assert {"fma", "read", "triad", "update"} <= headlines
+
+
+class Tiring(FakeBackend):
+    """From round 3 on everything takes 1000 times as long: nothing that was learnt holds."""
+
+    def begin_round(self, round: int) -> None:
+        super().begin_round(round)
+        if round >= 3:
+            self.slow = dict.fromkeys(KERNELS, 1000.0)
+
+    def prepare(self, point: Point) -> Prepared:
+        self._pass(1e-2 * self.slow.get(point.kernel, 1.0))
+        return super().prepare(point)
+
+
+def test_a_round_that_outlasts_the_box_is_cut_short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    backend = use(monkeypatch, Tiring())
+    log = run(tmp_path, preset="standard", families=["fma", "stream", "gemm"])
+    assert backend.now() <= 180 + GRACE, "only the point that was running may still finish"
+    ends = [n for n in log.notes if n.get("event") == "end"]
+    assert [n["complete"] for n in ends] == [True] * (len(ends) - 1) + [False]
 
 
 def test_detail_is_given_up_before_rounds_and_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -223,7 +246,7 @@ def test_ctrl_c_keeps_everything_and_says_how_to_go_on(
     assert log.samples[: len(kept)] == kept
     assert max(keys(log.samples).values()) == 1
     assert len([n for n in log.notes if "winners" in n]) == 1
-    assert list(rounds_of(log))[:7] == list(range(7))
+    assert list(rounds_of(log)) == list(range(7)), "the round that was cut short is completed"
     whole = [n for n in log.notes if n.get("event") == "end" and n["kind"] == "planned" and n["complete"]]
     assert len(whole) == 6
 

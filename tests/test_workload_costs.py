@@ -99,9 +99,11 @@ def check(
 
 def test_dot() -> None:
     tally = Tally()
-    a, b = numbers(tally, 7), numbers(tally, 7)
-    dot.dot(a, b, tally.number(0.0))
-    check("dot", {"n": 7}, tally, [a, b], [])
+    parts = [numbers(tally, 5) for _ in range(6)]
+    rest = [numbers(tally, 2) for _ in range(2)]
+    dot.tail(*rest, dot.dot(*parts, tally.number(0.0)))
+    joining = 2  # the three partial sums
+    check("dot", {"n": 17}, tally, [*parts, *rest], [], extra=joining)
 
 
 def test_gemv() -> None:
@@ -112,14 +114,16 @@ def test_gemv() -> None:
     check("gemv", {"m": 4, "n": 6}, tally, [*rows, x], [y], extra=1)
 
 
-@pytest.mark.parametrize("name", ["gemm", "gemm tall"])
-def test_gemm(name: str) -> None:
+@pytest.mark.parametrize(
+    "name, m, n, k, sizes",
+    [("gemm", 3, 4, 5, {"m": 3, "n": 4, "k": 5, "sets": 1}), ("gemm tall", 4, 32, 32, {"m": 4})],
+)
+def test_gemm(name: str, m: int, n: int, k: int, sizes: dict[str, int]) -> None:
     tally = Tally()
-    m, n, k = 3, 4, 5
     a, b, c = numbers(tally, m * k), numbers(tally, k * n), Touched([None] * (m * n))
     textbook_gemm(c, a, b, m, n, k)
     # the textbook starts each sum from its first product: one addition less a result than 2 m n k
-    check(name, {"m": m, "n": n, "k": k, "sets": 1}, tally, [a, b], [c], extra=-m * n)
+    check(name, sizes, tally, [a, b], [c], extra=-m * n)
 
 
 def test_stencil_counts_every_point_once() -> None:
@@ -165,7 +169,7 @@ def test_spmv_counts_values_columns_pointers_and_vectors() -> None:
     pointer, column = (Touched(a.tolist()) for a in layout)
     assert sorted(layout[1][:27]) == list(range(27))  # on a 3-cube every point is a neighbour of every other
     value, x, y = numbers(tally, 27 * n), numbers(tally, n), Touched([None] * n)
-    spmv.multiply(y, pointer, column, value, x, tally.number(0.0))
+    spmv.multiply(y, pointer, column, value, x, tally.number(0.0), (0, 0))
     work = spmv.work({"edge": edge})
     assert tally.flops == work.flops
     reads = 8 * (len(value.read) + len(x.read)) + 4 * (len(column.read) + len(pointer.read))
@@ -176,7 +180,8 @@ def test_softmax(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(softmax, "exponential", lambda x: Count(1.0, x.tally, 1))
     tally, columns = Tally(), 6
     x, y = numbers(tally, columns), Touched([None] * columns)
-    softmax.softmax(y, x, tally.number(1.0), tally.number(0.0))
+    total = softmax.exponentials(y, x, softmax.highest(x), tally.number(0.0))
+    softmax.scale(y, tally.number(1.0) / total)
     check("softmax", {"rows": 1, "columns": columns}, tally, [x], [y], extra=1)  # one reciprocal a row
 
 
@@ -185,7 +190,7 @@ def test_layernorm() -> None:
     x, gain, bias = numbers(tally, columns), numbers(tally, columns), numbers(tally, columns)
     y = Touched([None] * columns)
     count, epsilon = tally.number(columns), tally.number(1e-5)
-    layernorm.layernorm(y, x, gain, bias, count, epsilon, tally.number(0.0))
+    layernorm.layernorm(y, x, gain, bias, count, epsilon, tally.number(0.0), 0, 0)
     per_row = 6  # mean, variance, epsilon, root, reciprocal
     check("layernorm", {"rows": 1, "columns": columns}, tally, [x, gain, bias], [y], extra=per_row)
 

@@ -28,6 +28,14 @@ def test_result_equals_reference(name: str, threads: int) -> None:
     ZOO[name].verify(threads)
 
 
+def test_stencil_of_several_blocks_of_rows_equals_its_reference() -> None:
+    assert stencil.BLOCK_BYTES // (8 * 98) < 96
+    ready = ZOO["stencil 7-point"].prepare(2, {"n": 96})
+    want = ready.expected()
+    ready.once()
+    workload.agree("stencil 7-point", ready.result(), want, "fp64", 7)
+
+
 @pytest.mark.parametrize("name", list(ZOO))
 def test_a_wrong_result_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     right = ZOO[name].build
@@ -43,8 +51,8 @@ def test_a_wrong_result_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -
         ZOO[name].prepare(2, ZOO[name].small).check()
 
 
-EMITTED = "resnet50 conv 3x3"  # its tile is vectors, not Python; its textbook loops are counted elsewhere
-PLAIN = [name for name, w in ZOO.items() if w.implementation.startswith("Numba") and name != EMITTED]
+EMITTED = ("resnet50 conv 3x3", "gemm tall")  # tiles of vectors, not Python; counted on textbook loops
+PLAIN = [name for name, w in ZOO.items() if w.implementation.startswith("Numba") and name not in EMITTED]
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -193,23 +201,25 @@ PACKED = {  # an instruction of the inner loop, on x86-64 and on AArch64
     "layernorm": (r"v?subps", r"fsub"),
     "adam": (r"v?sqrtps|v?rsqrtps", r"fsqrt"),
     "resnet50 conv 3x3": (r"vfmadd\w*ps|mulps", r"fmla"),
+    "gemm tall": (r"vfmadd\w*pd|mulpd", r"fmla"),
 }
-STREAMED = ["stencil 7-point", "softmax", "layernorm", "transpose"]
+STREAMED = ["gemm tall", "stencil 7-point", "softmax", "layernorm", "transpose"]
 
 
 def _assembly(name: str) -> str:
     from bench.workloads import adam, compiled, dot, gemv, layernorm, registers, transpose
 
-    exact = (softmax.exponential,)
+    parts, exact = (softmax.highest, softmax.exponentials, softmax.scale), (softmax.exponential,)
     made: dict[str, Callable[[], str]] = {
-        "dot": lambda: compiled.assembly(dot.chunk, dot.dot),
+        "dot": lambda: compiled.assembly(dot.chunk, dot.dot, dot.tail),
         "gemv": lambda: compiled.assembly(gemv.chunk, gemv.four_rows),
         "stencil 7-point": lambda: compiled.assembly(stencil.chunk, stencil.row),
-        "softmax": lambda: compiled.assembly(softmax.chunk, softmax.softmax, exact=exact),
+        "softmax": lambda: compiled.assembly(softmax.chunk, *parts, exact=exact),
         "layernorm": lambda: compiled.assembly(layernorm.chunk, layernorm.layernorm),
         "adam": lambda: compiled.assembly(adam.chunk, adam.step),
         "transpose": lambda: compiled.assembly(transpose.chunk, transpose.tile),
-        "resnet50 conv 3x3": lambda: compiled.assembly(registers.chunk),
+        "resnet50 conv 3x3": lambda: compiled.assembly(registers.convolve),
+        "gemm tall": lambda: compiled.assembly(registers.multiply),
     }
     return made[name]()
 
@@ -228,13 +238,14 @@ def test_machine_code_is_vectorised_and_streams_its_output(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_convolution_keeps_its_sums_in_registers() -> None:
+@pytest.mark.parametrize("name, passes", [("resnet50 conv 3x3", 3), ("gemm tall", 1)])
+def test_register_tiles_keep_their_sums_in_registers(name: str, passes: int) -> None:
     isa = host()
-    fused = (r"vfmadd" if isa.fma else r"mulps") if isa.x86 else r"fmla"
+    fused = (r"vfmadd" if isa.fma else r"mulp[sd]") if isa.x86 else r"fmla"
     spilled = r"^\s+v?mov\w+\s.*%[xyz]mm\d+, .*\(%rsp" if isa.x86 else r"^\s+st[rp]\s+q\d+.*\[sp"
-    loops = re.split(r"^\.LBB\w+:", _assembly("resnet50 conv 3x3"), flags=re.M)
+    loops = re.split(r"^\.LBB\w+:", _assembly(name), flags=re.M)
     inner = [block for block in loops if len(re.findall(fused, block)) >= 8]
-    assert len(inner) >= 6  # three rows of the window, for the wide tile and for the narrow one
+    assert len(inner) >= 2 * passes  # of the wide tile and of the narrow one
     assert not [block for block in inner if re.search(spilled, block, re.M)]
 
 
@@ -268,7 +279,7 @@ def test_the_list_of_workloads_is_known_without_numba() -> None:
 def test_compiled_loops_are_found_again_by_the_next_process(tmp_path: Any) -> None:
     code = (
         "from bench.workloads import compiled, dot;"
-        "compiled.address(dot.chunk, dot.dot); print(compiled._kept[0].cache_hits)"
+        "compiled.address(dot.chunk, dot.dot, dot.tail); print(compiled._kept[0].cache_hits)"
     )
     environment = {**os.environ, "ROOFLINE_CACHE_DIR": str(tmp_path)}
     environment.pop("NUMBA_CACHE_DIR", None)

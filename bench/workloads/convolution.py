@@ -76,7 +76,7 @@ def build(threads: int, sizes: Mapping[str, int], run: Run) -> Ready:
     for s in range(sets):
         _frame(held.view("x", np.float32, (images, padded, padded, CHANNELS), s))
         held.view("packed", np.float32, (weights,), s)[:] = packed(
-            held.view("w", np.float32, shape, s), registers.CHANNELS_OF_TILE
+            held.view("w", np.float32, shape, s), registers.CONVOLUTION_COLUMNS
         ).ravel()
     ends = (held.address("y"), held.address("x"), held.address("packed"), edge)
     x, w = held.view("x", np.float32, (images, padded, padded, CHANNELS)), held.view("w", np.float32, shape)
@@ -85,7 +85,7 @@ def build(threads: int, sizes: Mapping[str, int], run: Run) -> Ready:
         f"{sets} operand sets in turn exceed twice the caches",
         expected=lambda: reference(x, w),
         result=lambda: held.view("y", np.float32, (images, edge, edge, CHANNELS)),
-        address=compiled.address(registers.chunk),
+        address=compiled.address(registers.convolve),
         blocks=blocks([(*ends, *rows) for rows in shares(images * edge, threads)]),
         windows=held.windows,
         keep=(held,),

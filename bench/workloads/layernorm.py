@@ -22,34 +22,44 @@ LINE = LINE_BYTES // ITEM
 COLUMNS = 1024
 """Hidden size of BERT-large: a row, its result, gain and bias (16 KiB) stay in L1."""
 
-AHEAD_BYTES = 256
+PIECES = 4  # of the next row, asked for with the three passes and the streaming out
 F = np.float32
 EPSILON = F(1e-5)
 
 
-def layernorm(out: Any, x: Any, gain: Any, bias: Any, count: Any, epsilon: Any, zero: Any) -> None:
-    """One row, three passes over it in L1; `count` is its length as a number."""
+def layernorm(
+    out: Any, x: Any, gain: Any, bias: Any, count: Any, epsilon: Any, zero: Any, ahead: int, piece: int
+) -> None:
+    """One row, three passes over it in L1; `count` is its length as a number.
+
+    With each pass `piece` bytes of the next row, at `ahead`, are asked for.
+    """
+    prefetch(ahead, piece)
     total = zero
     for j in range(len(x)):
         total += x[j]
     mean = total / count
+    prefetch(ahead + piece, piece)
     squares = zero
     for j in range(len(x)):
         away = x[j] - mean
         squares += away * away
-    scale = count / count / np.sqrt(squares / count + epsilon)
+    factor = count / count / np.sqrt(squares / count + epsilon)
+    prefetch(ahead + 2 * piece, piece)
     for j in range(len(x)):
-        out[j] = (x[j] - mean) * scale * gain[j] + bias[j]
+        out[j] = (x[j] - mean) * factor * gain[j] + bias[j]
 
 
 def chunk(args: Any) -> None:
     """x, y, gain, bias, scratch row, rows, columns; the row is made in the scratch and streamed out."""
     columns = args[7]
     size = columns * ITEM
+    piece = size // (PIECES * LINE_BYTES) * LINE_BYTES
     gain, bias, out = floats(args[3], columns), floats(args[4], columns), floats(args[5], columns)
     for i in range(args[6]):
-        prefetch(args[1] + (i + 1) * size, AHEAD_BYTES)
-        layernorm(out, floats(args[1] + i * size, columns), gain, bias, F(columns), EPSILON, F(0.0))
+        x, ahead = floats(args[1] + i * size, columns), args[1] + (i + 1) * size
+        layernorm(out, x, gain, bias, F(columns), EPSILON, F(0.0), ahead, piece)
+        prefetch(ahead + 3 * piece, size - 3 * piece)
         stream_out(args[2] + i * size, args[5], size)
     drain()
 

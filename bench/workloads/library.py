@@ -1,4 +1,4 @@
-"""Workloads that live in a library: GEMM square and tall through the BLAS of NumPy, FFT through SciPy.
+"""Workloads that live in a library: the square GEMM in the BLAS of NumPy, the FFT in SciPy.
 
 C = A B            F = 2 m n k            Q = 8 (m k + k n + m n) byte
 FFT, b rows of n   F = 5 n log2(n) b      Q = 16 n b read + 16 n b written byte
@@ -21,9 +21,6 @@ from kernels.spec import ITEM_BYTES, Work
 
 ITEM = ITEM_BYTES["fp64"]
 COMPLEX = 2 * ITEM
-SKINNY = 32
-"""Columns of the tall GEMM: intensity near 2 n / 16 = 4 FLOP/byte, by the ridge of most CPUs in fp64."""
-
 LENGTH = 4096
 MULTIPLE = 64  # GEMM edges of whole register blocks
 
@@ -65,12 +62,6 @@ def square(room: Room) -> dict[str, int]:
     edge = min((room.flops("fp64") / 2) ** (1 / 3), math.sqrt(room.memory_bytes / (8 * 3 * ITEM)))
     n = max(MULTIPLE, round(edge / MULTIPLE) * MULTIPLE)
     return {"m": n, "n": n, "k": n, "sets": sets_beyond(room.cache_bytes, 3 * ITEM * n * n)}
-
-
-def tall(room: Room) -> dict[str, int]:
-    """A of m x 32 and C of m x 32 together of the cold bytes, B of 32 x 32."""
-    m = max(MULTIPLE, int(room.cold_bytes / (2 * ITEM * SKINNY)))
-    return {"m": m, "n": SKINNY, "k": SKINNY, "sets": 1}
 
 
 def build_gemm(threads: int, sizes: Mapping[str, int], run: Run) -> Ready:
@@ -133,24 +124,19 @@ def build_fft(threads: int, sizes: Mapping[str, int], run: Run) -> Ready:
     )
 
 
-def _gemm(name: str, fit: Callable[[Room], dict[str, int]], small: Mapping[str, int]) -> Workload:
-    return Workload(
-        name=name,
-        precision="fp64",
-        formula="F = 2 m n k, Q = 8 (m k + k n + m n)",
-        source="BLAS convention: one multiply and one add per term of each inner product",
-        implementation="BLAS of NumPy",
-        in_place=False,
-        work=gemm_work,
-        fit=fit,
-        small=small,
-        terms=lambda sizes: sizes["k"],
-        build=build_gemm,
-    )
-
-
-GEMM = _gemm("gemm", square, {"m": 96, "n": 80, "k": 72, "sets": 2})
-GEMM_TALL = _gemm("gemm tall", tall, {"m": 500, "n": SKINNY, "k": SKINNY, "sets": 1})
+GEMM = Workload(
+    name="gemm",
+    precision="fp64",
+    formula="F = 2 m n k, Q = 8 (m k + k n + m n)",
+    source="BLAS convention: one multiply and one add per term of each inner product",
+    implementation="BLAS of NumPy",
+    in_place=False,
+    work=gemm_work,
+    fit=square,
+    small={"m": 96, "n": 80, "k": 72, "sets": 2},
+    terms=lambda sizes: sizes["k"],
+    build=build_gemm,
+)
 
 FFT = Workload(
     name="fft",

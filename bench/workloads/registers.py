@@ -1,101 +1,174 @@
-"""The register tile of the convolution as explicit vectors: a dozen or more accumulators in flight.
+"""Products whose sums live in registers: explicit vectors, a dozen or more accumulators in flight.
 
-    2 vectors of output channels x 6 pixels = 12 accumulators of 16 registers (28 of 32)
+    2 vectors of output columns x 6 rows = 12 accumulators of 16 registers (28 of 32)
 
 A compiler given the textbook loops keeps a single sum per vector and reaches a fraction of pi.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
-from numba import types
 
 from bench.native.isa import host
-from bench.workloads.compiled import I64, counted_loop, extending, vector_at
-from bench.workloads.convolution import CHANNELS, ITEM, PIXEL, WINDOW
+from bench.workloads import convolution, tall
+from bench.workloads.compiled import I64, counted_loop, extending, types, vector_at
+from bench.workloads.primitives import drain, prefetch, stream_out
+from kernels.spec import ITEM_BYTES
 
 _ISA = host()
-LANES = _ISA.vector_bytes // ITEM
 VECTORS = 2
-CHANNELS_OF_TILE = VECTORS * LANES
 WIDE, NARROW = (14, 4) if _ISA.registers >= 32 else (6, 4)
-"""Pixels of a tile; an edge of 14, 28, 42 or 56 is cut into wide tiles and at most three narrow ones."""
+"""Rows of a tile. Any multiple of 4, and an edge of 14, 28, 42 or 56, is so many wide and few narrow ones."""
 
-DEPTH = WINDOW * CHANNELS
-I32, FLOAT = ir.IntType(32), ir.FloatType()
-VECTOR = ir.VectorType(FLOAT, LANES)
-
-
-def _sums(builder: Any, x: Any, w: Any, carried: list[Any], pixels: int) -> list[Any]:
-    """One term of every accumulator: the weights at `w` times the inputs at `x`, a pixel apart."""
-    name = f"llvm.fmuladd.v{LANES}f32"
-    kind = ir.FunctionType(VECTOR, [VECTOR] * 3)
-    fused = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
-    offsets = [ir.Constant(I64, v * LANES * ITEM) for v in range(VECTORS)]
-    weights = [builder.load(vector_at(builder, builder.add(w, o), VECTOR), align=ITEM) for o in offsets]
-    undefined, all_first = (
-        ir.Constant(VECTOR, ir.Undefined),
-        ir.Constant(ir.VectorType(I32, LANES), [0] * LANES),
-    )
-    sums = []
-    for p in range(pixels):
-        place = builder.inttoptr(builder.add(x, ir.Constant(I64, p * PIXEL)), FLOAT.as_pointer())
-        first = builder.insert_element(undefined, builder.load(place, align=ITEM), ir.Constant(I32, 0))
-        value = builder.shuffle_vector(first, undefined, all_first)
-        sums += [builder.call(fused, [value, weights[v], carried[p * VECTORS + v]]) for v in range(VECTORS)]
-    return sums
+I32 = ir.IntType(32)
+SCALAR = {"fp64": ir.DoubleType(), "fp32": ir.FloatType()}
 
 
-def _tile(pixels: int) -> Any:
-    """tile(y, x, w, row pitch) for a fixed number of pixels."""
+@dataclass(frozen=True)
+class Tile:
+    """y[r][c] = sum over passes and terms of x[pass][r][term] w[pass][term][c] for a block of columns.
 
-    def tile(_context: Any, y: Any, x: Any, w: Any, row_pitch: Any) -> Any:
-        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            out, corner, weights, pitch = args
-            sums = [ir.Constant(VECTOR, [0.0] * LANES)] * (pixels * VECTORS)
-            for _ in range(WINDOW):
+    x_row, y_row: bytes from row to row;  depth: terms of a pass;  passes: how many, `pitch` bytes of
+    x apart (an argument); the weights of a block lie one after the other
+    """
 
-                def term(i: Any, carried: list[Any], row: Any = corner, w: Any = weights) -> list[Any]:
-                    x_at = builder.add(row, builder.mul(i, ir.Constant(I64, ITEM)))
-                    w_at = builder.add(w, builder.mul(i, ir.Constant(I64, CHANNELS_OF_TILE * ITEM)))
-                    return _sums(builder, x_at, w_at, carried, pixels)
+    precision: str
+    rows: int
+    x_row: int
+    y_row: int
+    depth: int
+    passes: int
 
-                sums = counted_loop(builder, ir.Constant(I64, DEPTH), 1, term, sums)
-                corner = builder.add(corner, pitch)
-                weights = builder.add(weights, ir.Constant(I64, DEPTH * CHANNELS_OF_TILE * ITEM))
-            for k, value in enumerate(sums):
-                p, v = divmod(k, VECTORS)
-                place = builder.add(out, ir.Constant(I64, p * PIXEL + v * LANES * ITEM))
-                builder.store(value, vector_at(builder, place, VECTOR), align=ITEM)
-            return context.get_dummy_value()
+    @property
+    def item(self) -> int:
+        return ITEM_BYTES[self.precision]
 
-        return types.void(types.int64, types.int64, types.int64, types.int64), code
+    @property
+    def lanes(self) -> int:
+        return _ISA.vector_bytes // self.item
 
-    return extending.intrinsic(tile)
+    @property
+    def columns(self) -> int:
+        """Output columns of a block."""
+        return VECTORS * self.lanes
+
+    @property
+    def vector(self) -> Any:
+        return ir.VectorType(SCALAR[self.precision], self.lanes)
+
+    def function(self) -> Any:
+        """tile(y, x, w, pitch), addresses and bytes, for use in a chunk loop."""
+
+        def tile(_context: Any, y: Any, x: Any, w: Any, pitch: Any) -> Any:
+            def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+                self._emit(builder, *args)
+                return context.get_dummy_value()
+
+            return types.void(types.int64, types.int64, types.int64, types.int64), code
+
+        return extending.intrinsic(tile)
+
+    def _emit(self, builder: Any, y: Any, x: Any, w: Any, pitch: Any) -> None:
+        sums = [ir.Constant(self.vector, [0.0] * self.lanes)] * (self.rows * VECTORS)
+        step = self.columns * self.item
+        for _ in range(self.passes):
+
+            def term(i: Any, carried: list[Any], x: Any = x, w: Any = w) -> list[Any]:
+                x_at = builder.add(x, builder.mul(i, ir.Constant(I64, self.item)))
+                w_at = builder.add(w, builder.mul(i, ir.Constant(I64, step)))
+                return self._term(builder, x_at, w_at, carried)
+
+            sums = counted_loop(builder, ir.Constant(I64, self.depth), 1, term, sums)
+            x, w = builder.add(x, pitch), builder.add(w, ir.Constant(I64, self.depth * step))
+        for k, value in enumerate(sums):
+            row, v = divmod(k, VECTORS)
+            place = builder.add(y, ir.Constant(I64, row * self.y_row + v * self.lanes * self.item))
+            builder.store(value, vector_at(builder, place, self.vector), align=self.item)
+
+    def _term(self, builder: Any, x: Any, w: Any, carried: list[Any]) -> list[Any]:
+        """One term of every sum: the weights at `w` times the inputs at `x`, a row apart."""
+        name = f"llvm.fmuladd.v{self.lanes}f{8 * self.item}"
+        kind = ir.FunctionType(self.vector, [self.vector] * 3)
+        fused = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+        offsets = [ir.Constant(I64, v * self.lanes * self.item) for v in range(VECTORS)]
+        weights = [
+            builder.load(vector_at(builder, builder.add(w, offset), self.vector), align=self.item)
+            for offset in offsets
+        ]
+        undefined = ir.Constant(self.vector, ir.Undefined)
+        first_everywhere = ir.Constant(ir.VectorType(I32, self.lanes), [0] * self.lanes)
+        sums = []
+        for row in range(self.rows):
+            place = vector_at(
+                builder, builder.add(x, ir.Constant(I64, row * self.x_row)), SCALAR[self.precision]
+            )
+            first = builder.insert_element(
+                undefined, builder.load(place, align=self.item), ir.Constant(I32, 0)
+            )
+            value = builder.shuffle_vector(first, undefined, first_everywhere)
+            sums += [
+                builder.call(fused, [value, weights[v], carried[row * VECTORS + v]]) for v in range(VECTORS)
+            ]
+        return sums
 
 
-wide_tile = _tile(WIDE)
-narrow_tile = _tile(NARROW)
+def _pair(precision: str, x_row: int, y_row: int, depth: int, passes: int) -> tuple[Any, Any, int]:
+    """The wide and the narrow tile of a shape, and the columns of a block."""
+    wide, narrow = (Tile(precision, rows, x_row, y_row, depth, passes) for rows in (WIDE, NARROW))
+    return wide.function(), narrow.function(), wide.columns
 
 
-def chunk(args: Any) -> None:
+PIXEL, CHANNELS, WINDOW = convolution.PIXEL, convolution.CHANNELS, convolution.WINDOW
+_wide_pixels, _narrow_pixels, CONVOLUTION_COLUMNS = _pair("fp32", PIXEL, PIXEL, WINDOW * CHANNELS, WINDOW)
+BLOCK = WINDOW * WINDOW * CHANNELS * CONVOLUTION_COLUMNS * convolution.ITEM
+
+ROW, SKINNY = tall.ROW, tall.SKINNY
+_wide_rows, _narrow_rows, TALL_COLUMNS = _pair("fp64", ROW, ROW, SKINNY, 1)
+AHEAD = 8 * ROW
+
+
+def convolve(args: Any) -> None:
     """y, x, packed weights, edge, first and last output row; the offset of the repetition shifts all."""
     edge = args[4]
-    pitch = (edge + WINDOW - 1) * PIXEL
+    padded = edge + WINDOW - 1
+    pitch = padded * PIXEL
     narrow = 0
     while (edge - narrow * NARROW) % WIDE:
         narrow += 1
+    split = edge - narrow * NARROW
     for row in range(args[5], args[6]):
-        image, i = row // edge, row % edge
-        x = args[0] + args[2] + (image * (edge + WINDOW - 1) + i) * pitch
-        y = args[0] + args[1] + row * edge * PIXEL
-        for block in range(CHANNELS // CHANNELS_OF_TILE):
-            w = args[0] + args[3] + block * WINDOW * DEPTH * CHANNELS_OF_TILE * ITEM
-            to = y + block * CHANNELS_OF_TILE * ITEM
-            split = edge - narrow * NARROW
+        x = args[0] + args[2] + (row // edge * padded + row % edge) * pitch
+        for block in range(CHANNELS // CONVOLUTION_COLUMNS):
+            w = args[0] + args[3] + block * BLOCK
+            y = args[0] + args[1] + row * edge * PIXEL + block * CONVOLUTION_COLUMNS * convolution.ITEM
             for j in range(0, split, WIDE):
-                wide_tile(to + j * PIXEL, x + j * PIXEL, w, pitch)
+                _wide_pixels(y + j * PIXEL, x + j * PIXEL, w, pitch)
             for j in range(split, edge, NARROW):
-                narrow_tile(to + j * PIXEL, x + j * PIXEL, w, pitch)
+                _narrow_pixels(y + j * PIXEL, x + j * PIXEL, w, pitch)
+
+
+def multiply(args: Any) -> None:
+    """C, A, packed B, scratch, rows (a multiple of 4). Rows of C are made in the scratch and streamed out."""
+    rows, scratch = args[5], args[4]
+    narrow = 0
+    while (rows - narrow * NARROW) % WIDE:
+        narrow += 1
+    split = rows - narrow * NARROW
+    i = 0
+    while i < rows:
+        high = WIDE if i < split else NARROW
+        x = args[2] + i * ROW
+        prefetch(x + AHEAD, high * ROW)
+        for block in range(SKINNY // TALL_COLUMNS):
+            y = scratch + block * TALL_COLUMNS * tall.ITEM
+            w = args[3] + block * SKINNY * TALL_COLUMNS * tall.ITEM
+            if i < split:
+                _wide_rows(y, x, w, 0)
+            else:
+                _narrow_rows(y, x, w, 0)
+        stream_out(args[1] + i * ROW, scratch, high * ROW)
+        i += high
+    drain()

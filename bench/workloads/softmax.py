@@ -23,7 +23,7 @@ LINE = LINE_BYTES // ITEM
 COLUMNS = 2048
 """Row length: a row and its result (16 KiB) stay in L1 over the three passes."""
 
-AHEAD_BYTES = 256
+PIECE = 256
 
 F = np.float32
 ONE, HALF, LOWEST = F(1.0), F(0.5), F(-87.0)
@@ -47,30 +47,47 @@ def exponential(x: Any) -> Any:
     return (ONE + r * (ONE + r * (C2 + r * (C3 + r * tail)))) * power_of_two(k)
 
 
-def softmax(out: Any, x: Any, one: Any, zero: Any) -> None:
-    """One row, three passes over it in L1."""
+def highest(x: Any) -> Any:
+    """The largest item of a row."""
     top = x[0]
     for j in range(len(x)):
         top = larger(top, x[j])
-    total = zero
+    return top
+
+
+def exponentials(out: Any, x: Any, top: Any, total: Any) -> Any:
+    """exp(x_j - top) for a piece of a row, and their sum on top of `total`."""
     for j in range(len(x)):
         e = exponential(x[j] - top)
         out[j] = e
         total += e
-    scale = one / total
-    for j in range(len(x)):
-        out[j] = out[j] * scale
+    return total
+
+
+def scale(out: Any, factor: Any) -> None:
+    """out_j times `factor`."""
+    for j in range(len(out)):
+        out[j] = out[j] * factor
 
 
 def chunk(args: Any) -> None:
-    """x, y, scratch row, rows, columns; the row is made in the scratch and streamed out."""
+    """x, y, scratch row, rows, columns.
+
+    A row is made in the scratch, in L1, and streamed out past the caches. The exponentials keep the
+    core busy while memory could rest, so with each piece of them a piece of the next row is asked for.
+    """
     columns = args[5]
     size = columns * ITEM
-    out = floats(args[3], columns)
     for i in range(args[4]):
-        prefetch(args[1] + (i + 1) * size, AHEAD_BYTES)
-        softmax(out, floats(args[1] + i * size, columns), F(1.0), F(0.0))
-        stream_out(args[2] + i * size, args[3], size)
+        here, there = args[1] + i * size, args[3]
+        top = highest(floats(here, columns))
+        total = F(0.0)
+        for start in range(0, columns, PIECE):
+            count, shift = min(PIECE, columns - start), start * ITEM
+            prefetch(here + size + shift, count * ITEM)
+            total = exponentials(floats(there + shift, count), floats(here + shift, count), top, total)
+        scale(floats(there, columns), F(1.0) / total)
+        stream_out(args[2] + i * size, there, size)
     drain()
 
 
@@ -110,7 +127,7 @@ def build(threads: int, sizes: Mapping[str, int], run: Run) -> Ready:
         "x and y together exceed the caches",
         expected=lambda: reference(x),
         result=lambda: y,
-        address=compiled.address(chunk, softmax, exact=(exponential,)),
+        address=compiled.address(chunk, highest, exponentials, scale, exact=(exponential,)),
         blocks=blocks(parts),
         keep=(held,),
     )
@@ -132,7 +149,7 @@ SOFTMAX = Workload(
     in_place=False,
     work=work,
     fit=fit,
-    small={"rows": 13, "columns": 112},
+    small={"rows": 7, "columns": 272},
     grain={"columns": LINE},
     terms=lambda sizes: sizes["columns"],
     build=build,

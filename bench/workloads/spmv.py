@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bench.workloads.operands import Operands, blocks, shares
-from bench.workloads.primitives import doubles, indices
+from bench.workloads.primitives import doubles, indices, prefetch
 from bench.workloads.workload import Ready, Room, Run, Workload
 from kernels.spec import ITEM_BYTES, Work
 
@@ -21,9 +21,19 @@ ITEM, INDEX_BYTES = ITEM_BYTES["fp64"], 4
 PER_ROW = 27
 
 
-def multiply(y: Any, pointer: Any, column: Any, value: Any, x: Any, zero: Any) -> None:
-    """Rows of y; `pointer` has one entry more than y and counts from the start of the matrix."""
+AHEAD = 128
+"""Entries between the row in work and the one that is asked for: about the latency of DRAM."""
+
+
+def multiply(y: Any, pointer: Any, column: Any, value: Any, x: Any, zero: Any, ends: Any) -> None:
+    """Rows of y; `pointer` has one entry more than y and counts from the start of the matrix.
+
+    ends: addresses of column and value
+    """
     for i in range(len(y)):
+        start = np.int64(pointer[i])
+        prefetch(ends[0] + (start + AHEAD) * INDEX_BYTES, PER_ROW * INDEX_BYTES)
+        prefetch(ends[1] + (start + AHEAD) * ITEM, PER_ROW * ITEM)
         total = zero
         for j in range(pointer[i], pointer[i + 1]):
             total += value[j] * x[column[j]]
@@ -40,6 +50,7 @@ def chunk(args: Any) -> None:
         doubles(args[4], PER_ROW * n),
         doubles(args[5], n),
         0.0,
+        (args[3], args[4]),
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bench.workloads.operands import LINE_BYTES, Operands, blocks, shares
-from bench.workloads.primitives import doubles, drain, stream_out
+from bench.workloads.primitives import doubles, drain, prefetch, stream_out
 from bench.workloads.workload import Ready, Room, Run, Workload
 from kernels.spec import ITEM_BYTES, Work
 
@@ -35,27 +35,26 @@ def row(
 def chunk(args: Any) -> None:
     """u, u', scratch row, n, first and last plane, first and last row, rows of a block.
 
-    A row is made in the scratch, which stays in L1, and streamed out past the caches.
+    Blocks of rows are swept through all planes. A row is made in the scratch, which stays in L1, and
+    streamed out past the caches; meanwhile the next row of the plane above, the only one that is not
+    in a cache yet, is asked for (after the last row of a block: the first of the plane after).
     """
     n, block = args[4], args[9]
     pitch = (n + 2) * ITEM
     plane = (n + 2) * pitch
     out = doubles(args[3], n)
     for start in range(args[7], args[8], block):
+        stop = min(start + block, args[8])
         for k in range(args[5], args[6]):
-            for j in range(start, min(start + block, args[8])):
+            for j in range(start, stop):
                 corner = args[1] + (k + 1) * plane + (j + 1) * pitch
                 inner = corner + ITEM
-                row(
-                    out,
-                    doubles(corner, n + 2),
-                    doubles(inner - pitch, n),
-                    doubles(inner + pitch, n),
-                    doubles(inner - plane, n),
-                    doubles(inner + plane, n),
-                    CENTRE,
-                    NEIGHBOUR,
+                prefetch(
+                    inner + plane + (pitch if j + 1 < stop else plane - (stop - 1 - start) * pitch), n * ITEM
                 )
+                front, back = doubles(inner - pitch, n), doubles(inner + pitch, n)
+                below, above = doubles(inner - plane, n), doubles(inner + plane, n)
+                row(out, doubles(corner, n + 2), front, back, below, above, CENTRE, NEIGHBOUR)
                 stream_out(args[2] + (k * n + j) * n * ITEM, args[3], n * ITEM)
     drain()
 

@@ -13,21 +13,26 @@ import numpy as np
 
 from bench.workloads.gemv import odd_lines
 from bench.workloads.operands import LINE_BYTES, Operands, blocks, shares
-from bench.workloads.primitives import TURN, drain, stream_out, turn
+from bench.workloads.primitives import TURN, drain, prefetch, stream_out, turn
 from bench.workloads.workload import Ready, Room, Run, Workload
 from kernels.spec import ITEM_BYTES, Work
 
 ITEM = ITEM_BYTES["fp64"]
 LINE = LINE_BYTES // ITEM
-TILE = 64
-"""Edge of a tile: 64 lines in and out of 512 byte, 32 KiB each, so source and scratch stay in L2."""
+HIGH, WIDE = 64, 32
+"""Items of a tile: runs of 256 byte in and 512 byte out, 16 KiB in the scratch."""
 
 
 def tile(destination: Any, source: Any, scratch: Any, n: Any, high: Any, wide: Any) -> None:
-    """Turn `high` x `wide` items of A in the scratch and stream its rows out to B."""
+    """Turn `high` x `wide` items of A in the scratch and stream its rows out to B.
+
+    The tile to the right is asked for meanwhile: its runs are too short for a hardware prefetcher.
+    """
     pitch = n * ITEM
     line = high * ITEM
     for i in range(0, high, TURN):
+        for k in range(i, i + TURN):
+            prefetch(source + k * pitch + wide * ITEM, wide * ITEM)
         for j in range(0, wide, TURN):
             turn(scratch + j * line + i * ITEM, line, source + i * pitch + j * ITEM, pitch)
     for j in range(wide):
@@ -37,9 +42,9 @@ def tile(destination: Any, source: Any, scratch: Any, n: Any, high: Any, wide: A
 def chunk(args: Any) -> None:
     """A, B, scratch tile, n, first and last row of A."""
     n = args[4]
-    for i in range(args[5], args[6], TILE):
-        for j in range(0, n, TILE):
-            high, wide = min(TILE, args[6] - i), min(TILE, n - j)
+    for i in range(args[5], args[6], HIGH):
+        for j in range(0, n, WIDE):
+            high, wide = min(HIGH, args[6] - i), min(WIDE, n - j)
             tile(args[2] + (j * n + i) * ITEM, args[1] + (i * n + j) * ITEM, args[3], n, high, wide)
     drain()
 
@@ -60,11 +65,11 @@ def build(threads: int, sizes: Mapping[str, int], run: Run) -> Ready:
     from bench.workloads import compiled
 
     n = sizes["n"]
-    held = Operands({"A": ITEM * n * n, "B": ITEM * n * n, "scratch": ITEM * TILE * TILE * threads})
+    held = Operands({"A": ITEM * n * n, "B": ITEM * n * n, "scratch": ITEM * HIGH * WIDE * threads})
     held.fill(run, threads, {"A": (-1.0, 1.0), "B": (-1.0, 1.0), "scratch": (0.0, 1.0)}, "fp64")
     ends = (held.address("A"), held.address("B"))
     parts = [
-        (*ends, held.address("scratch", t * TILE * TILE, ITEM), n, first, last)
+        (*ends, held.address("scratch", t * HIGH * WIDE, ITEM), n, first, last)
         for t, (first, last) in enumerate(shares(n, threads, LINE))
     ]
     a, b = (held.view(name, np.float64, (n, n)) for name in "AB")

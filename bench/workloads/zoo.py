@@ -10,10 +10,11 @@ from bench.workloads.convolution import CONVOLUTION
 from bench.workloads.dot import DOT
 from bench.workloads.gemv import GEMV
 from bench.workloads.layernorm import LAYERNORM
-from bench.workloads.library import FFT, GEMM, GEMM_TALL
+from bench.workloads.library import FFT, GEMM
 from bench.workloads.softmax import SOFTMAX
 from bench.workloads.spmv import SPMV
 from bench.workloads.stencil import STENCIL
+from bench.workloads.tall import GEMM_TALL
 from bench.workloads.transpose import TRANSPOSE
 from bench.workloads.workload import Workload
 
