@@ -99,8 +99,8 @@ def run(
     _check_box(minutes, preset)
     if resume is not None and not (resume / "samples.jsonl").is_file():
         raise FileError(f"nothing to resume: {resume} holds no samples.jsonl")
-    from bench import suite
     from bench.report import remake
+    from bench.running import suite
 
     folder = suite.run(
         device=device,

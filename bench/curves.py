@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from bench.fit import fit_curve
-from bench.intervals import MEDIAN, P75, interval
+from bench.intervals import MEDIAN, P75, interval, sweep_quantile
 from bench.pooled import Pooled, winner
 from bench.profile.records import Ceiling, Curve, CurvePoint, Fit
 from bench.profile.roofline import INFINITY, attainable, rate
@@ -49,15 +49,11 @@ def _setting(pooled: Pooled) -> object:
 
 
 def _shares(kind: str, candidates: Sequence[Pooled]) -> dict[int, float]:
-    """Quantile of a round for each candidate, by position.
-
-    A mix slides from the median, where memory binds, to p75, where compute does, in proportion to
-    how much of the fastest rate it reaches: its asymptotes are then those of the two ceilings.
-    """
+    """Quantile of a round for each candidate, by position."""
     if kind != "mix":
         return dict.fromkeys(range(len(candidates)), P75 if kind == "gemm" else MEDIAN)
     rates = [c.estimate(MEDIAN).value for c in candidates]
-    return {i: MEDIAN + (P75 - MEDIAN) * r / max(rates) for i, r in enumerate(rates)}
+    return {i: sweep_quantile(r / max(rates)) for i, r in enumerate(rates)}
 
 
 def _winners(kind: str, candidates: Sequence[Pooled]) -> list[tuple[Pooled, float]]:

@@ -62,6 +62,15 @@ def quantile(values: Sequence[float], share: float) -> float:
     return ordered[below] + (place - below) * (ordered[above] - ordered[below])
 
 
+def sweep_quantile(share: float) -> float:
+    """Quantile that stands for a round of a sweep's point that reaches `share` of the fastest rate.
+
+    It slides from the median, where memory binds, to p75, where compute does: the asymptotes of the
+    sweep are then those of the two ceilings.
+    """
+    return MEDIAN + (P75 - MEDIAN) * share
+
+
 def _inside(t: float, degrees: int) -> float:
     """P(|T| < t) of Student's t with whole degrees of freedom (Abramowitz and Stegun 26.7.3, 26.7.4)."""
     angle = math.atan2(t, math.sqrt(degrees))

@@ -6,10 +6,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from bench import provenance, suite
-from bench.child import WORKER
-from bench.plan import PRESETS
-from bench.runners import Children
+from bench import provenance
+from bench.planning.plan import PRESETS
+from bench.running import suite
+from bench.running.child import WORKER
+from bench.running.runners import Children
 from tests.fake_device import FAKE
 
 COMMAND = (WORKER[0], "-m", "tests.fake_worker", "{}")

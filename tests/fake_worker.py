@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 
-from bench import worker
+from bench.running import worker
 from tests.fake_device import FakeBackend
 
 

@@ -26,9 +26,7 @@ NEON = isa.KNOWN["neon"]
 
 pytestmark = [
     pytest.mark.qemu,
-    pytest.mark.skipif(
-        bool(ABSENT), reason=f"needs {ABSENT}"
-    ),
+    pytest.mark.skipif(bool(ABSENT), reason=f"needs {ABSENT}"),
 ]
 
 

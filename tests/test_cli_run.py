@@ -128,7 +128,7 @@ def options(monkeypatch: pytest.MonkeyPatch, measured: Path) -> dict[str, Any]:
         asked.update(options)
         return measured
 
-    monkeypatch.setattr("bench.suite.run", remember)
+    monkeypatch.setattr("bench.running.suite.run", remember)
     monkeypatch.setattr("bench.report.remake.report", lambda folder: "the table")
     return asked
 
@@ -193,7 +193,7 @@ def test_interrupted_run_says_how_to_go_on(
     def stop(**_: Any) -> Path:
         raise KeyboardInterrupt("go on with: python -m bench run --resume r")
 
-    monkeypatch.setattr("bench.suite.run", stop)
+    monkeypatch.setattr("bench.running.suite.run", stop)
     said = call(capsys, "run")
     assert (said.code, said.out) == (outcome.INTERRUPTED, "")
     assert said.err == "interrupted; go on with: python -m bench run --resume r\n"

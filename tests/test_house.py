@@ -96,9 +96,9 @@ def test_no_arrow_runs_back(path: Path) -> None:
     if rel(path) != "bench/__main__.py":
         assert not [n for n in names if n == "bench.cli" or n.startswith("bench.cli.")]
     if rel(path).startswith("bench/report/"):
-        assert not [n for n in names if n.startswith(("bench.backends", "bench.native", "bench.suite"))]
+        assert not [n for n in names if n.startswith(("bench.backends", "bench.native", "bench.running"))]
     if rel(path).startswith(("bench/backends/", "bench/native/", "bench/workloads/", "bench/host/")):
-        above = ("bench.suite", "bench.plan", "bench.store", "bench.report", "bench.campaign")
+        above = ("bench.running", "bench.planning", "bench.store", "bench.report")
         assert not [n for n in names if n.startswith(above)]
 
 

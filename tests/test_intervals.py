@@ -17,6 +17,7 @@ from bench.intervals import (
     quantile,
     ratio,
     student,
+    sweep_quantile,
 )
 from bench.profile.records import Interval, Repetitions
 
@@ -73,6 +74,10 @@ def test_quantile_is_linear_between_order_statistics() -> None:
     assert quantile([1.0, 2.0], 1.0) == 2.0
     with pytest.raises(ValueError, match="at least one"):
         quantile([], 0.5)
+
+
+def test_a_sweep_is_read_at_the_quantile_of_the_resource_that_binds() -> None:
+    assert [sweep_quantile(share) for share in (0.0, 0.5, 1.0)] == [0.5, 0.625, 0.75]
 
 
 def test_disturbed_repetitions_are_left_out() -> None:

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from bench.measure import Session, allowed, calibrate
-from bench.planned import Planned
+from bench.planning.planned import Planned
 from bench.profile.records import Point, Precision, Repetitions
+from bench.running.measure import Session, allowed, calibrate
 from tests.fake_device import BYTES, FLOPS, UNIT_SECONDS, FakeBackend
 
 READ = Point(

@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from bench import sizes
 from bench.device import Cache
 from bench.errors import ResourceError, UsageError
-from bench.plan import FAMILIES, PRESETS, plan, preset_for
-from bench.planned import Plan
+from bench.planning import sizes
+from bench.planning.plan import FAMILIES, PRESETS, plan, preset_for
+from bench.planning.planned import Plan
 from bench.profile.records import Point, Precision
 from tests.fake_device import BIG, FAKE, FakeBackend
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from bench.progress import Screen, duration
+from bench.running.progress import Screen, duration
 
 
 class Terminal(io.StringIO):

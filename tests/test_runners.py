@@ -15,12 +15,12 @@ from dataclasses import replace
 import pytest
 
 from bench import errors
-from bench.child import CHECKOUT, WORKER, Child, Died, Silent, named_error
-from bench.planned import Planned
+from bench.planning.planned import Planned
 from bench.profile.encoding import loads, plain
 from bench.profile.records import Point, Precision
-from bench.runners import Children, InProcess
-from bench.worker import Worker, serve
+from bench.running.child import CHECKOUT, WORKER, Child, Died, Silent, named_error
+from bench.running.runners import Children, InProcess
+from bench.running.worker import Worker, serve
 from tests.fake_device import FakeBackend
 
 FP64 = Precision.of("fp64")
@@ -136,7 +136,7 @@ def test_nonsense_and_silence() -> None:
 
 def test_what_a_library_prints_does_not_reach_the_answers() -> None:
     code = (
-        "from bench import worker; answers = worker.own_stdout(); print('library chatter');"
+        "from bench.running import worker; answers = worker.own_stdout(); print('library chatter');"
         "os.system('echo chatter of a process'); worker.serve(sys.stdin, answers, worker.Worker())"
     )
     child = Child(printing(code))

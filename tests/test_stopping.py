@@ -7,7 +7,7 @@ import math
 import pytest
 
 from bench.profile.records import Repetitions
-from bench.stopping import LARGEST_BATCH, StopRule, relative_half_width
+from bench.running.stopping import LARGEST_BATCH, StopRule, relative_half_width
 
 
 def batch(*seconds: float, switches: int = 0) -> Repetitions:

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from bench import host, suite
+from bench import host
 from bench.backends import Prepared
-from bench.campaign import GRACE, winners
 from bench.errors import DeviceError, FileError, UsageError
 from bench.profile.records import Point, Sample
-from bench.runners import Children, InProcess
+from bench.running import suite
+from bench.running.campaign import GRACE, winners
+from bench.running.runners import Children, InProcess
 from bench.store import Log, Store, read_log, read_profile
 from bench.workloads.zoo import ZOO
 from kernels import KERNELS
@@ -336,7 +337,7 @@ def test_the_host_is_measured_by_children_only() -> None:
 
 
 def test_winners_are_the_highest_medians_of_what_could_be_measured() -> None:
-    from bench.plan import plan
+    from bench.planning.plan import plan
 
     drafted = plan(FAKE, FakeBackend().variants, "quick", families=["fma"])
     runner = InProcess(FakeBackend(slow={"fma": 1.0}))

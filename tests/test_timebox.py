@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from bench.planned import Planned
+from bench.planning.planned import Planned
+from bench.planning.timebox import GUESSED_OVERHEAD, Ledger, TimeBox, allot
 from bench.profile.records import Point, Precision, Repetitions, Sample
-from bench.timebox import GUESSED_OVERHEAD, Ledger, TimeBox, allot
 
 
 def planned(name: str, priority: int = 0, family: str = "fma") -> Planned:

@@ -189,12 +189,13 @@ class CpuBackend:
             return [(0, 0, 0)] * point.threads, 0, None
         everyone = len(self.team.cpus)
         local = point.threads if len(self.device.facts.get("nodes", {})) > 1 else everyone
-        per_thread = point.family == "cache"
-        need = point.sizes["bytes"] * (everyone if per_thread else 1)
-        arena = self._arena(max(need, 1 << 21), local)
+        if point.family == "cache":
+            arena = self._arena(max(point.sizes["bytes"] * point.threads, 1 << 21), local)
+        else:
+            arena = self._arena(point.sizes["bytes"], local)
         if kernel.access not in ("read", "none"):
             arena.ready_for(point.precision.inputs)
-        if per_thread:
+        if point.family == "cache":
             sets = [cache_addresses(arena, t, point) for t in range(point.threads)]
             return sets, point.sizes["bytes"], arena
         part = arena.part if point.threads == local else arena.bytes // point.threads // 4096 * 4096
@@ -268,6 +269,11 @@ def form_of(point: Point) -> Form:
 
 
 def cache_addresses(arena: Arena, thread: int, point: Point) -> list[int]:
-    """Where a thread's working set lies: one array, or the destination behind the source."""
-    base = arena.addresses(thread)[1] if point.access == "read" else arena.addresses(thread)[0]
-    return [base + point.sizes["bytes"] // 2, base, base]
+    """Where a thread's working set lies: one array, or the destination behind the source.
+
+    In the thread's own part of the arrays where it fits (local memory), else side by side.
+    """
+    bytes = point.sizes["bytes"]
+    name = 1 if point.access == "read" else 0
+    base = arena.addresses(thread)[name] if bytes <= arena.part else arena.addresses(0)[name] + thread * bytes
+    return [base + bytes // 2, base, base]

@@ -11,8 +11,8 @@ from itertools import product
 
 from threadpoolctl import threadpool_limits
 
-from bench import sizes
-from bench.points import KNEE, TUNED_AT
+from bench.planning import sizes
+from bench.planning.points import KNEE, TUNED_AT
 from bench.profile.records import Point
 from bench.profile.roofline import ridge_point
 from kernels.spec import ITEM_BYTES

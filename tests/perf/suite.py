@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bench.backends import Backend, Prepared
-from bench.measure import allowed, calibrate
 from bench.profile.records import Point, Precision
+from bench.running.measure import allowed, calibrate
 from kernels import KERNELS
 from tests.perf.pairs import Window, fastest
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 
-from bench import sizes
 from bench.device import Device
 from bench.intervals import CAP_CACHE, CAP_PI, MEDIAN, P75, memory_cap
-from bench.planned import Planned, Preset
+from bench.planning import sizes
+from bench.planning.planned import Planned, Preset
 from bench.profile.records import Point, Precision
 from kernels.spec import ITEM_BYTES
 

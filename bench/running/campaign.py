@@ -10,12 +10,12 @@ from statistics import median
 from typing import Any
 
 from bench.intervals import clean_rates, interval, quantile
-from bench.planned import Plan, Planned
+from bench.planning.planned import Plan, Planned
+from bench.planning.timebox import Allotment, Ledger, TimeBox, allot
 from bench.profile.records import Point, Sample
-from bench.progress import Screen, duration
-from bench.runners import Runner
+from bench.running.progress import Screen, duration
+from bench.running.runners import Runner
 from bench.store import Store
-from bench.timebox import Allotment, Ledger, TimeBox, allot
 
 PILOT_SHARE = 0.2
 WARM_UP = 0.3

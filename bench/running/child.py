@@ -15,8 +15,8 @@ from typing import IO, Any
 from bench import errors
 from bench.profile.encoding import FormatError, dumps, loads
 
-CHECKOUT = Path(__file__).resolve().parent.parent
-WORKER = (sys.executable, "-m", "bench.worker")
+CHECKOUT = Path(__file__).resolve().parents[2]
+WORKER = (sys.executable, "-m", "bench.running.worker")
 
 
 class Silent(Exception):

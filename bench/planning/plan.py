@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from bench import points
 from bench.device import Device
 from bench.errors import UsageError
-from bench.planned import PRESETS, Plan, Planned
-from bench.points import Draft
+from bench.planning import points
+from bench.planning.planned import PRESETS, Plan, Planned
+from bench.planning.points import Draft
 from bench.profile.records import Point, Precision
 from kernels.spec import ITEM_BYTES
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from bench.planned import Planned
+from bench.planning.planned import Planned
 from bench.profile.records import Sample
 
 GUESSED_OVERHEAD = 0.05

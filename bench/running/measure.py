@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 
 from bench.backends import Backend, Prepared
 from bench.errors import BenchError, DeviceError
-from bench.planned import Planned
+from bench.planning.planned import Planned
 from bench.profile.records import Point, Sample
-from bench.stopping import StopRule
+from bench.running.stopping import StopRule
 from kernels.spec import Work
 
 CLOSE_ENOUGH = 0.25

@@ -8,11 +8,11 @@ from typing import Any, Protocol
 
 from bench import errors
 from bench.backends import Backend
-from bench.child import WORKER, Child, Died, Silent
-from bench.measure import Session
-from bench.planned import Planned
+from bench.planning.planned import Planned
 from bench.profile.encoding import decode, plain
 from bench.profile.records import Precision, Sample
+from bench.running.child import WORKER, Child, Died, Silent
+from bench.running.measure import Session
 
 START_LIMIT = 90.0
 """Seconds for a process to import its packages, find its threads and answer."""

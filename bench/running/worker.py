@@ -1,4 +1,4 @@
-"""The measuring process: `python -m bench.worker PARENT` obeys JSON lines on stdin and answers on stdout.
+"""The measuring process: `python -m bench.running.worker PARENT` obeys JSON lines on stdin.
 
     {"open": "cpu", "round": 3, "process": 7}                 -> {"ready": true}
     {"variants": ["read", {precision}, "DRAM", 2]}            -> {"variants": [...]}
@@ -20,10 +20,10 @@ from typing import Any, TextIO
 
 from bench.backends import Backend, open_backend
 from bench.errors import BenchError
-from bench.measure import Session
-from bench.planned import Planned
+from bench.planning.planned import Planned
 from bench.profile.encoding import decode, dumps, loads
 from bench.profile.records import Precision
+from bench.running.measure import Session
 
 PR_SET_PDEATHSIG = 1
 

@@ -13,17 +13,17 @@ from typing import Any
 
 from bench import host, provenance
 from bench.backends import open_backend
-from bench.campaign import Campaign
 from bench.device import Device
 from bench.errors import DeviceError, FileError, UsageError
 from bench.intervals import MIN_ROUNDS
-from bench.plan import FAMILIES, PRESETS, Plan, plan, preset_for
+from bench.planning.plan import FAMILIES, PRESETS, Plan, plan, preset_for
+from bench.planning.timebox import TimeBox
 from bench.profile.encoding import FormatError, decode, plain
 from bench.profile.records import SCHEMA_VERSION, TOOL_VERSION, Point, Precision
-from bench.progress import Screen, duration
-from bench.runners import Children, InProcess, Runner
+from bench.running.campaign import Campaign
+from bench.running.progress import Screen, duration
+from bench.running.runners import Children, InProcess, Runner
 from bench.store import SAMPLES, Store, read_log, write_profile
-from bench.timebox import TimeBox
 
 RESUMED_SHARE = 0.5
 """A resumed run gets what is left of its time box, but at least this share of it."""
