@@ -16,6 +16,7 @@ from bench.backends import Prepared
 from bench.device import Device
 from bench.errors import DeviceError, VerificationError
 from bench.native import loops
+from bench.native.jit import numba_folder
 from bench.profile.records import Point, Repetitions
 from kernels.fma import FACTOR
 from kernels.gemm import reference as gemm_reference
@@ -81,9 +82,14 @@ def from_host(rows: list[tuple[float, float, int]]) -> Repetitions:
 
 def naive(point: Point, kernel: Kernel) -> Prepared:
     """The textbook loop as Numba compiles it: what a user's first attempt would report as pi."""
-    from numba import njit
+    import numba
 
-    body = njit(nogil=True)(kernel.plain)
+    numba_config: Any = numba.config
+    numba_config.CACHE_DIR = numba_config.CACHE_DIR or numba_folder()
+    try:
+        body = numba.njit(nogil=True, cache=True)(kernel.plain)
+    except (RuntimeError, OSError):  # no folder that can hold the cache: compile for this process only
+        body = numba.njit(nogil=True)(kernel.plain)
     x = np.ones(NAIVE_ITEMS, DTYPE[point.precision.inputs])
     m = x.dtype.type(FACTOR)
 

@@ -31,6 +31,14 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "empirical-roofline"
 
 
+def numba_folder() -> str:
+    """Numba's cache, apart for each state of our bodies: Numba itself looks at a function's own file only."""
+    root = Path(__file__).resolve().parents[2]
+    files = sorted([*root.glob("kernels/*.py"), *root.glob("bench/workloads/*.py")])
+    text = b"".join(path.read_bytes() for path in files)
+    return str(cache_folder() / f"numba-{hashlib.sha256(text).hexdigest()[:12]}")
+
+
 def _machine(isa: Isa) -> Any:
     _targets()
     target = llvm.Target.from_triple(isa.triple)

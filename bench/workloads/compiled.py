@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numba as _numba
 from llvmlite import ir
 from numba import extending as _extending
 
-from bench.native.jit import cache_folder
+from bench.native.jit import numba_folder
 from bench.workloads import primitives
 
 numba: Any = _numba  # whether it carries types, and which, depends on its version
@@ -31,15 +29,7 @@ ARGUMENTS = types.void(types.CPointer(types.int64))
 _kept: list[Any] = []
 
 
-def _folder() -> str:
-    """Numba's cache, apart for each state of the primitives: Numba looks at the loop's own file only."""
-    here = Path(__file__).parent
-    text = b"".join(path.read_bytes() for path in sorted(here.glob("*.py")))
-    return str(cache_folder() / f"numba-{hashlib.sha256(text).hexdigest()[:12]}")
-
-
-if not numba.config.CACHE_DIR:
-    numba.config.CACHE_DIR = _folder()
+numba.config.CACHE_DIR = numba.config.CACHE_DIR or numba_folder()
 
 
 @cache
