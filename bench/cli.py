@@ -132,7 +132,8 @@ def devices(as_json: Json = False) -> None:
 @app.command()
 def fit(folder: Folder, as_json: Json = False) -> None:
     """Recompute profile.json from samples.jsonl."""
-    from bench import ceilings, store
+    from bench import store
+    from bench.fitting import ceilings
 
     raw = store.read_log(folder)
     profile = ceilings.derive(raw.header, raw.conditions, raw.samples)

@@ -9,7 +9,7 @@ from statistics import median
 from typing import Any
 
 from bench.errors import FileError, UsageError
-from bench.intervals import student
+from bench.fitting.intervals import student
 from bench.profile.records import Ceiling, Interval, Profile
 from bench.report import heading
 

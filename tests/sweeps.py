@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.intervals import interval
+from bench.fitting.intervals import interval
 from bench.profile.records import CurvePoint
 
 Array = NDArray[np.float64]

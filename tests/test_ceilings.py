@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench.ceilings import derive
+from bench.fitting.ceilings import derive
 from bench.profile.records import (
     SCHEMA_VERSION,
     Ceiling,

@@ -12,7 +12,7 @@ import pytest
 
 from bench import compare
 from bench.errors import FileError, UsageError
-from bench.intervals import interval
+from bench.fitting.intervals import interval
 from bench.profile.records import Ceiling, Interval, Profile
 from bench.report import comparison
 from tests.synthetic import ceiling, synthetic_profile

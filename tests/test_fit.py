@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.fit import fit_curve
+from bench.fitting.fit import fit_curve
 from bench.profile.records import CurvePoint, Fit, Interval
 from bench.profile.roofline import INFINITY, overlap
 from tests.sweeps import Truth, intensities, sweep

@@ -7,7 +7,7 @@ import math
 import pytest
 from scipy.special import stdtr, stdtrit
 
-from bench.intervals import (
+from bench.fitting.intervals import (
     CAP_QUIET,
     CAP_SHARED,
     bounded_interval,

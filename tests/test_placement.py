@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bench.errors import DeviceError
-from bench.intervals import interval
+from bench.fitting.intervals import interval
 from bench.profile.records import (
     Ceiling,
     Curve,

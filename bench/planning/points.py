@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from bench.device import Device
-from bench.intervals import CAP_CACHE, CAP_PI, MEDIAN, P75, memory_cap
+from bench.fitting.intervals import CAP_CACHE, CAP_PI, MEDIAN, P75, memory_cap
 from bench.planning import sizes
 from bench.planning.planned import Planned, Preset
 from bench.profile.records import Point, Precision

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from bench.intervals import clean_rates, interval, quantile
+from bench.fitting.intervals import clean_rates, interval, quantile
 from bench.planning.planned import Plan, Planned
 from bench.planning.timebox import Allotment, Ledger, TimeBox, allot
 from bench.profile.records import Point, Sample

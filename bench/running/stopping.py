@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 
-from bench.intervals import MEDIAN, clean_rates
+from bench.fitting.intervals import MEDIAN, clean_rates
 from bench.profile.records import Repetitions
 
 Z95 = 1.96

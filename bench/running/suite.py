@@ -15,7 +15,7 @@ from bench import host, provenance
 from bench.backends import open_backend
 from bench.device import Device
 from bench.errors import DeviceError, FileError, UsageError
-from bench.intervals import MIN_ROUNDS
+from bench.fitting.intervals import MIN_ROUNDS
 from bench.planning.plan import FAMILIES, PRESETS, Plan, plan, preset_for
 from bench.planning.timebox import TimeBox
 from bench.profile.encoding import FormatError, decode, plain
@@ -240,6 +240,6 @@ def _measure(campaign: Campaign, device: Device, resumed: bool) -> None:
 
 
 def _derive(store: Store) -> None:
-    from bench.ceilings import derive
+    from bench.fitting.ceilings import derive
 
     write_profile(store.folder, derive(store.header, store.conditions, store.samples))

@@ -42,7 +42,7 @@ class Roof:
     @property
     def ridge(self) -> Interval | None:
         """Ridge point in FLOP/byte; the widths of pi and beta add in quadrature on the log scale."""
-        from bench.intervals import ratio
+        from bench.fitting.intervals import ratio
 
         return ratio(self.pi, self.beta) if self.pi and self.beta else None
 
@@ -79,7 +79,7 @@ def groups(samples: Sequence[Sample]) -> list[list[Sample]]:
 
 def round_rates(group: Sequence[Sample]) -> list[float]:
     """Executions per second of each round: from the median time of its clean repetitions."""
-    from bench.intervals import MEDIAN, clean_rates, quantile
+    from bench.fitting.intervals import MEDIAN, clean_rates, quantile
 
     rounds: dict[int, list[float]] = {}
     for sample in group:
@@ -250,7 +250,7 @@ def idle_share(sample: Sample, roof: Roof, seconds: float) -> float:
 
 
 def _placement(group: Sequence[Sample], roof: Roof) -> Placement:
-    from bench.intervals import interval, ratio
+    from bench.fitting.intervals import interval, ratio
 
     first = group[0]
     rate = interval(round_rates(group))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from bench.backends.simulation.truth import Truth
-from bench.intervals import MEDIAN, P75
+from bench.fitting.intervals import MEDIAN, P75
 from bench.profile.records import Point
 from kernels import KERNELS
 from kernels.mix import BLOCK_VECTORS

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from bench.curves import curves
-from bench.intervals import CAP_CACHE, CAP_PI, MEDIAN, MIN_ROUNDS, P75, memory_cap
-from bench.pooled import Pooled, pool, usable, winner
+from bench.fitting.curves import curves
+from bench.fitting.intervals import CAP_CACHE, CAP_PI, MEDIAN, MIN_ROUNDS, P75, memory_cap
+from bench.fitting.pooled import Pooled, pool, usable, winner
 from bench.profile.records import SCHEMA_VERSION, Ceiling, Placement, Point, Profile, Sample
 
 PI_FAMILIES, BETA_FAMILIES = ("fma", "gemm"), ("stream", "cache")

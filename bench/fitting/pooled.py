@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
-from bench.intervals import MIN_ROUNDS, Rates, clean_rates, interval, quantile
+from bench.fitting.intervals import MIN_ROUNDS, Rates, clean_rates, interval, quantile
 from bench.profile.records import Interval, Point, Sample
 
 BYTE_FAMILIES = ("stream", "cache")

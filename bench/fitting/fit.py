@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
-from bench.intervals import bounded_interval, interval
+from bench.fitting.intervals import bounded_interval, interval
+from bench.fitting.reach import reached, rewrite
 from bench.profile.records import CurvePoint, Fit, Interval
 from bench.profile.roofline import overlap
-from bench.reach import reached, rewrite
 
 Array = NDArray[np.float64]
 

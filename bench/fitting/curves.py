@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bench.fit import fit_curve
-from bench.intervals import MEDIAN, P75, interval, sweep_quantile
-from bench.pooled import Pooled, winner
+from bench.fitting.fit import fit_curve
+from bench.fitting.intervals import MEDIAN, P75, interval, sweep_quantile
+from bench.fitting.pooled import Pooled, winner
 from bench.profile.records import Ceiling, Curve, CurvePoint, Fit
 from bench.profile.roofline import INFINITY, attainable, rate
 

@@ -1,0 +1,1 @@
+"""From samples to ceilings, curves and fitted roofs with their intervals."""
