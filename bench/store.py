@@ -194,9 +194,9 @@ class Store:
         """What the run decided: winners, ends of rounds, what was left out."""
         return tuple(self._log.notes)
 
-    def holds(self, round: int, key: str) -> bool:
-        """Whether `key` (regime/point key) was measured in `round`."""
-        return (round, key) in self._seen
+    def holds(self, round: int, key: str, visit: int = 0) -> bool:
+        """Whether visit number `visit` of `key` (regime/point key) was made in `round`."""
+        return (round, key, visit) in self._seen
 
     def append(self, sample: Sample) -> None:
         """Record a sample for good; ValueError when its round already has it."""
@@ -219,8 +219,8 @@ class Store:
         self._log.note(plain(values))
 
     @staticmethod
-    def _identity(sample: Sample) -> tuple[int, str]:
-        return sample.round, f"{sample.regime}/{sample.point.key}"
+    def _identity(sample: Sample) -> tuple[int, str, int]:
+        return sample.round, f"{sample.regime}/{sample.point.key}", sample.visit
 
     def _write(self, record: Mapping[str, Any]) -> None:
         """One line, whole or not at all: what a full disk cut short is taken back."""

@@ -46,7 +46,7 @@ def killed_and_resumed(results: Path, kills: int, seed: int) -> None:
     assert folder is not None and list(results.glob("*/*")) == [folder]
     log = read_log(folder)
     assert log.samples[: len(kept)] == kept
-    assert max(Counter((s.round, s.regime, s.point.key) for s in log.samples).values()) == 1
+    assert max(Counter((s.round, s.regime, s.point.key, s.visit) for s in log.samples).values()) == 1
     whole = [n["round"] for n in log.notes if n.get("kind") == "planned" and n["event"] == "end"]
     assert whole == [1, 2, 3]
     counts = Counter(s.round for s in log.samples)

@@ -48,7 +48,7 @@ def rounds_of(log: Log) -> dict[int, int]:
 
 
 def keys(samples: list[Sample]) -> Counter[tuple[int, str, str]]:
-    return Counter((s.round, s.regime, s.point.key) for s in samples)
+    return Counter((s.round, s.regime, s.point.key, s.visit) for s in samples)
 
 
 def test_a_standard_run_has_ten_whole_rounds_in_its_box(fake: FakeBackend, tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_a_round_that_outlasts_the_box_is_cut_short(monkeypatch: pytest.MonkeyPa
 
 
 def test_detail_is_given_up_before_rounds_and_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    backend = use(monkeypatch, FakeBackend(slow={"gemm": 3e6}))
+    backend = use(monkeypatch, FakeBackend(slow={"gemm": 5e6}))
     log = run(tmp_path, preset="standard", families=["fma", "gemm", "stream"])
     assert backend.now() <= 180
     fma = Counter(s.round for s in log.samples if s.point.kernel == "fma" and s.status == "ok" and s.round)
@@ -160,7 +160,7 @@ def test_failures_do_not_stop_the_run_and_are_not_tried_for_ever(
     failed = Counter(s.point.kernel for s in log.samples if s.status == "failed" and s.round)
     assert set(failed) == {"copy", "triad"}
     per_point = Counter(s.point.key for s in log.samples if s.status == "failed" and s.round)
-    assert max(per_point.values()) == 2
+    assert max(per_point.values()) == 3, "all visits of one round, then never again"
     assert sum(s.status == "ok" and s.point.kernel == "read" for s in log.samples) > 10
 
 

@@ -45,10 +45,15 @@ class Rates:
 def clean_rates(work: float, repetitions: Repetitions) -> Rates:
     """Rates of the clean repetitions of `work` (FLOP or byte) each; times not above zero are left out."""
     timed = [(work / s, ok) for s, ok in zip(repetitions.seconds, repetitions.clean, strict=True) if s > 0]
-    clean = tuple(rate for rate, ok in timed if ok)
-    disturbed = len(timed) - len(clean)
-    fallback = disturbed > 0 and len(clean) < MIN_CLEAN
-    return Rates(tuple(rate for rate, _ in timed) if fallback else clean, disturbed, len(timed), fallback)
+    disturbed = sum(not ok for _, ok in timed)
+    fallback = disturbed > 0 and len(timed) - disturbed < MIN_CLEAN
+    return Rates(tuple(usable_rates(timed)), disturbed, len(timed), fallback)
+
+
+def usable_rates(timed: Sequence[tuple[float, bool]]) -> list[float]:
+    """Of (rate, clean) pairs the clean rates, or all when fewer than MIN_CLEAN are clean."""
+    clean = [rate for rate, ok in timed if ok]
+    return clean if len(clean) >= min(MIN_CLEAN, len(timed)) else [rate for rate, _ in timed]
 
 
 def quantile(values: Sequence[float], share: float) -> float:

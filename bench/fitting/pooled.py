@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
 
-from bench.fitting.intervals import MIN_ROUNDS, Rates, clean_rates, interval, quantile
+from bench.fitting.intervals import MIN_ROUNDS, Rates, clean_rates, interval, quantile, usable_rates
 from bench.profile.records import Interval, Point, Sample
 
 BYTE_FAMILIES = ("stream", "cache")
@@ -29,11 +29,12 @@ class Pooled:
 
     @cached_property
     def by_round(self) -> dict[int, list[float]]:
-        """Clean rates of each round, rising round number."""
-        found: dict[int, list[float]] = {}
-        for sample, rates in zip(self.samples, self.rates, strict=True):
-            found.setdefault(sample.round, []).extend(rates.rates)
-        return found
+        """Clean rates of each round over all its visits, rising round number; all when too few are clean."""
+        found: dict[int, list[tuple[float, bool]]] = {}
+        for sample in self.samples:
+            timed = zip(sample.repetitions.seconds, sample.repetitions.clean, strict=True)
+            found.setdefault(sample.round, []).extend((work(sample) / s, ok) for s, ok in timed if s > 0)
+        return {number: usable_rates(rates) for number, rates in found.items()}
 
     def rounds(self, share: float) -> dict[int, float]:
         """The `share` quantile of each round."""

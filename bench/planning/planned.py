@@ -35,7 +35,8 @@ class Planned:
     cap:        relative half-width that its ceiling may have over rounds
     q:          quantile of the rates that stands for a round;  half_width: of it, at which to stop
     target:     seconds that one repetition shall take;  moved: bytes that it must move at least
-    minimum:    clean repetitions wanted;  budget: seconds for all repetitions of a round
+    visits:     how often a round comes back to the point, spread over the round
+    minimum:    clean repetitions wanted;  budget: seconds for all repetitions; both per visit
     tune:       name of the choice of variant that the point shares, "" where the variant is fixed
     """
 
@@ -50,6 +51,8 @@ class Planned:
     moved: float = 0.0
     regime: str = "typical"
     tune: str = ""
+    visits: int = 1
+    visit: int = 0
 
     @property
     def key(self) -> str:

@@ -13,6 +13,10 @@ from bench.planning.planned import Planned, Preset
 from bench.profile.records import Point, Precision
 from kernels.spec import ITEM_BYTES
 
+VISITS = (2, 3, 3)
+"""Visits a round to a ceiling, by detail: on a shared machine moments of 20 ms differ by 10 %, blocks of
+seconds by 1 % (pi), so a round spreads what it spends."""
+
 CAP_CURVE = 0.10
 """Relative half-width over rounds that is good enough for a point that is no ceiling."""
 
@@ -66,8 +70,8 @@ def fma(draft: Draft, names: Sequence[str]) -> None:
         for scope, threads in draft.scopes[:1] if lacking else draft.scopes:
             point = Point("fma", "fma", "", Precision.of(name), scope=scope, threads=threads)
             tune = "" if lacking else draft.choice(f"fma/{name}", scope)
-            planned = Planned(point, 0, CAP_PI, P75, 0.004, 2.5e-3, 0.05, 8, tune=tune)
-            draft.add(planned)
+            planned = Planned(point, 0, CAP_PI, P75, 0.004, 1.5e-3, 0.03, 8, tune=tune)
+            draft.add(replace(planned, visits=1 if lacking else VISITS[draft.detail]))
             if scope == "all" and draft.detail and not lacking:
                 draft.add(replace(planned, regime="burst"))
     for name in draft.precisions:
@@ -106,7 +110,8 @@ def _stream(draft: Draft, name: str, kernel: str, store: str, scope: str, thread
     tune = draft.choice(f"{shared}/{name}/{store}", scope)
     priority, least = (0 if scope == "all" else 1), 16.0 * sizes.MIB
     cap = memory_cap(draft.device.state)
-    return Planned(point, priority, cap, MEDIAN, 0.02, 10e-3, 0.10, 6, least, tune=tune)
+    visits = VISITS[draft.detail] if scope == "all" else 1
+    return Planned(point, priority, cap, MEDIAN, 0.02, 8e-3, 0.05, 5, least, tune=tune, visits=visits)
 
 
 MIX = (("mix-read-only", "read", "none"), ("mix-in-place", "update", "ordinary"))
@@ -173,8 +178,9 @@ def cache(draft: Draft) -> None:
 
 def _working_set(draft: Draft, point: Point) -> Planned:
     tune = draft.choice(f"{point.kernel}/{point.precision.label}/{point.level}", point.scope)
-    priority = 0 if "plateau" in point.sizes else 2
-    return Planned(point, priority, CAP_CACHE, MEDIAN, 0.01, 2e-3, 0.024, 6, tune=tune)
+    flat = "plateau" in point.sizes
+    visits = VISITS[draft.detail] if flat else 1
+    return Planned(point, 0 if flat else 2, CAP_CACHE, MEDIAN, 0.01, 2e-3, 0.024, 6, tune=tune, visits=visits)
 
 
 def workloads(draft: Draft, found: Sequence[Point]) -> None:

@@ -50,7 +50,10 @@ class Ledger:
         self.spent += wall
 
     def predict(self, planned: Planned, scale: float) -> float:
-        """Seconds that the point will take with its budget multiplied by `scale`."""
+        """Seconds that the point will take, all its visits, with its budget multiplied by `scale`."""
+        return planned.visits * self._visit(planned, scale)
+
+    def _visit(self, planned: Planned, scale: float) -> float:
         if cost := self.points.get(planned.key):
             return cost.overhead + max(min(cost.floor, cost.timed), cost.timed * scale / cost.scale)
         seen = self.families.get(planned.point.family)

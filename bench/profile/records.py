@@ -109,6 +109,8 @@ class Sample:
     flops, bytes_read, bytes_written: work of ONE repetition (FLOP, byte) at point.level
     regime: pilot (tuning, enters no ceiling) | burst | typical | sustained
     round:  0 for the pilot, then 1, 2, ...; process: running number of the child process
+    visit:  0, 1, ... of the same point within a round, spread over it, so that one bad moment of
+            the machine does not decide a round
     facts:  what else is worth keeping (chosen launch shape, library version), JSON values
     """
 
@@ -116,6 +118,7 @@ class Sample:
     round: int
     process: int
     order: int
+    visit: int = 0
     status: str = "ok"
     reason: str = ""
     regime: str = "typical"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -178,7 +178,7 @@ class Campaign:
         """One round in a process of its own; whether it was completed inside the box."""
         number, began = self._number(kind), self.box.elapsed
         points = self._shuffled(allotment.kept, number)
-        text = f"{len(points)} points, {duration(self.ledger.round(points, allotment.scale))}"
+        text = f"{len(allotment.kept)} points, {duration(self.ledger.round(allotment.kept, allotment.scale))}"
         name = f"round {shown} of {of}" if kind == "planned" else f"extra round {shown}, widest intervals"
         self._begin(number, kind, len(points), text, name)
         spent = self.ledger.spent
@@ -198,17 +198,22 @@ class Campaign:
         self.store.append_conditions(number, self.runner.conditions())
 
     def _shuffled(self, points: Sequence[Planned], number: int) -> list[Planned]:
-        """The order of a round, the same when it is resumed; burst comes first, on a cool device."""
-        order = sorted(points, key=lambda p: p.key)
-        random.Random(f"{self.seed}/{number}").shuffle(order)
-        return sorted(order, key=lambda p: p.regime != "burst")
+        """The visits of a round in random order, the same when it is resumed.
+
+        Burst comes first, on a cool device; several visits of a point spread over the round.
+        """
+        chance = random.Random(f"{self.seed}/{number}")
+        visits = [(p, v) for p in sorted(points, key=lambda p: p.key) for v in range(p.visits)]
+        places = {(p.key, v): (p.regime != "burst", (v + chance.random()) / p.visits) for p, v in visits}
+        visits.sort(key=lambda pv: places[pv[0].key, pv[1]])
+        return [replace(p, visit=v) for p, v in visits]
 
     def _measure_all(self, points: Sequence[Planned], number: int, scale: float) -> bool:
         warm = False
         for order, planned in enumerate(points):
-            if self.store.holds(number, planned.key):
+            if self.store.holds(number, planned.key, planned.visit):
                 continue
-            if self.box.left <= 0 and (number > 1 or planned.priority > 0):
+            if self.box.left <= 0 and (number > 1 or planned.priority > 0 or planned.visit > 0):
                 return False
             if planned.regime != "burst" and not warm:
                 self.runner.warm_up(WARM_UP)

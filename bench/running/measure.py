@@ -84,12 +84,13 @@ def repeat(
 
 @dataclass
 class Session:
-    """One process on one device in one round: remembers what is warm and what is verified."""
+    """One process on one device in one round: remembers what is warm, verified and calibrated."""
 
     backend: Backend
     round: int
     process: int
     verified: set[tuple[object, ...]] = field(default_factory=set)
+    amounts: dict[str, tuple[int, float]] = field(default_factory=dict)
     warm: bool = False
 
     def warm_up(self, seconds: float) -> None:
@@ -106,6 +107,7 @@ class Session:
             self.round,
             self.process,
             order,
+            planned.visit,
             regime=planned.regime,
             clock_source=self.backend.clock_source,
         )
@@ -136,13 +138,18 @@ class Session:
             )
 
     def _repeated(self, planned: Planned, prepared: Prepared, scale: float) -> tuple[int, StopRule, str]:
-        """Calibrate and repeat; once more where a disturbed trial run made repetitions far too short."""
-        amount = prepared.least
+        """Calibrate and repeat; once more where a disturbed trial run made repetitions far too short.
+
+        A later visit repeats what the first found right.
+        """
+        amount, known = prepared.least, self.amounts.get(planned.key)
         for left in reversed(range(CALIBRATIONS)):
-            amount, expected = calibrate(self.backend, prepared, planned.target, planned.moved, amount)
+            trial = known or calibrate(self.backend, prepared, planned.target, planned.moved, amount)
+            (amount, expected), known = trial, None
             rule = StopRule(planned.minimum, planned.half_width, planned.budget * scale, planned.q)
             shortest = TOO_SHORT * planned.target if left and amount < prepared.most else 0.0
             if why := repeat(self.backend, prepared, amount, expected, rule, shortest):
+                self.amounts[planned.key] = amount, expected
                 break
         return amount, rule, why
 

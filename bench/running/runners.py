@@ -100,6 +100,7 @@ def lost(planned: Planned, round: int, process: int, order: int, reason: str, wa
         round,
         process,
         order,
+        planned.visit,
         status="failed",
         reason=reason,
         regime=planned.regime,
