@@ -12,7 +12,7 @@ from bench.running.stopping import LARGEST_BATCH, StopRule, relative_half_width
 
 def batch(*seconds: float, switches: int = 0) -> Repetitions:
     n = len(seconds)
-    return Repetitions(tuple(range(n)), seconds, (switches,) * n, (1.0,) * n)
+    return Repetitions(tuple(range(n)), seconds, (switches,) * n, (0.5 if switches else 1.0,) * n)
 
 
 def test_width_is_between_the_order_statistics_around_the_ranks() -> None:

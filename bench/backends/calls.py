@@ -26,6 +26,7 @@ DTYPE: dict[str, Any] = {"fp64": np.float64, "fp32": np.float32}
 MOST = 1 << 40  # executions: no repetition ever gets there
 NAIVE_ITEMS = 1024  # x of the textbook loop: in L1, long enough for any vectoriser
 NAIVE_STEPS = 64
+SPIN_SECONDS = 0.03  # OpenBLAS: 2^26 cycles of waiting for more work before its threads sleep
 CHECKED_EDGE = 48  # rows and columns of a product that are compared with the reference
 
 TimeNative = Callable[[int, list[Any], Any], Any]
@@ -70,8 +71,9 @@ class HostTimed:
         return from_host(rows)
 
     def close(self) -> None:
-        """See Call."""
+        """See Call; threads of a library spin for a while after a call, the next point shall not see them."""
         self.undo()
+        time.sleep(SPIN_SECONDS)
 
 
 def from_host(rows: list[tuple[float, float, int]]) -> Repetitions:
@@ -150,6 +152,8 @@ class Execution:
     def close(self) -> None:
         """See Call."""
         self.ready.reset()
+        if self.ready.repeat is not None:
+            time.sleep(SPIN_SECONDS)
 
 
 def workload(point: Point, device: Device, native: TimeNative) -> Prepared:
