@@ -191,7 +191,9 @@ def test_without_arithmetic_it_is_placed_in_bytes() -> None:
 
 
 def test_rounds_are_pooled_by_the_median_of_clean_repetitions() -> None:
-    noisy = Repetitions(seconds=(1.0, 1.0, 1.1, 0.9, 1.0, 5.0, 5.0, 5.0), switches=(0, 0, 0, 0, 0, 999, 999, 999))
+    noisy = Repetitions(
+        seconds=(1.0, 1.0, 1.1, 0.9, 1.0, 5.0, 5.0, 5.0), switches=(0, 0, 0, 0, 0, 999, 999, 999)
+    )
     first = replace(sample(1.0, 1e9, 1e9, 1e9), repetitions=noisy)
     others = [sample(s, 1e9, 1e9, 1e9, round=r) for r, s in ((2, 1.25), (3, 0.8))]
     pilot = sample(0.001, 1e9, 1e9, 1e9, round=0, regime="pilot")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -159,7 +159,8 @@ class CpuBackend:
 
     def _prepare_loop(self, point: Point, kernel: Kernel) -> Prepared:
         form = form_of(point)
-        ir = emit.loop_ir(kernel.shape, form, self.isa, point.precision.inputs)
+        code = replace(form, fma=min(form.fma, BLOCK_VECTORS))  # further rounds are counted at run time
+        ir = emit.loop_ir(kernel.shape, code, self.isa, point.precision.inputs)
         results = [loops.operands(self.isa.vector_bytes, point_kind(point)) for _ in range(point.threads)]
         addresses, part, arena = self._memory(point, kernel)
         unit = loops.block_bytes(kernel.shape, form, self.isa)

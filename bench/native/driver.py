@@ -10,6 +10,7 @@ is native. Every thread of the team calls `drive(job)` on its own job block of i
     OFFSETS            byte offset of each repetition (abi.OFFSET of the argument block)
     NAP                ns to sleep before each repetition (0: never): a thread that slept gets a
                        full time slice, so that on a busy machine a repetition is rarely cut
+    REST               ns to sleep once, before the first repetition
     CLOCK, USAGE, SLEEP  addresses of clock_gettime, getrusage and nanosleep
 """
 
@@ -24,7 +25,7 @@ from bench.native import abi
 from bench.native.isa import Isa
 
 FUNCTION, ARGS, WARM, WARM_ARGS, BARRIER, THREADS = range(6)
-REPETITIONS, ROWS, OFFSETS, NAP, CLOCK, USAGE, SLEEP = range(6, 13)
+REPETITIONS, ROWS, OFFSETS, NAP, REST, CLOCK, USAGE, SLEEP = range(6, 14)
 JOB = 16  # words in a job block
 
 CLOCK_MONOTONIC, CLOCK_THREAD_CPUTIME, RUSAGE_THREAD = 1, 3, 1
@@ -76,8 +77,9 @@ class _Driver:
         self.call(USAGE, I32, ir.Constant(I32, RUSAGE_THREAD), self.usage)
         return self.b.load(self.slot(self.usage, SWITCHES_WORD), typ=I64)
 
-    def nap(self) -> None:
-        b, nap = self.b, self.job(NAP)
+    def sleep(self, word: int) -> None:
+        """Sleep for the ns in a job word, if any."""
+        b, nap = self.b, self.job(word)
         with b.if_then(b.icmp_signed(">", nap, ir.Constant(I64, 0))):
             b.store(ir.Constant(I64, 0), self.slot(self.time, 0))
             b.store(nap, self.slot(self.time, 1))
@@ -104,7 +106,7 @@ class _Driver:
         b = self.b
         offset = b.load(self.slot(self.job(OFFSETS, PTR), r), typ=I64)
         b.store(offset, self.slot(self.job(ARGS, PTR), abi.OFFSET))
-        self.nap()
+        self.sleep(NAP)
         self.call(WARM, VOID, self.job(WARM_ARGS, PTR))
         self.barrier()
         row: dict[int, Any] = {abi.SWITCHES_START: self.switches()}
@@ -123,6 +125,7 @@ def driver_ir(isa: Isa) -> str:
     """LLVM IR text of `void drive(int64 *job)`."""
     d = _Driver(isa)
     b, zero = d.b, ir.Constant(I64, 0)
+    d.sleep(REST)
     before, body, done = b.block, b.append_basic_block("repetition"), b.append_basic_block("done")
     b.cbranch(b.icmp_signed(">", d.job(REPETITIONS), zero), body, done)
     b.position_at_end(body)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from llvmlite import ir
@@ -167,6 +168,7 @@ class Emitter:
         return self.builder.sdiv(self.word(abi.SPAN), ir.Constant(I64, streams))
 
 
+@cache
 def loop_ir(shape: Shape, form: Form, isa: Isa, precision: str) -> str:
     """LLVM IR text of `void loop(int64 *args)` for a declared shape; KeyError on a precision
     without loops, TypeError on a shape that lives in a library."""

@@ -69,6 +69,7 @@ class Team:
         warm: tuple[int, Sequence[Any]],
         offsets: Any,
         nap_ns: int = 0,
+        rest_ns: int = 0,
     ) -> Any:
         """Time `function` on every thread, once per entry of `offsets`.
 
@@ -82,7 +83,8 @@ class Team:
         self._barrier[:] = 0
         for t in range(threads):
             self._fill(jobs[t], function, blocks[t], warm[0], warm[1][t], offsets, rows[t])
-        jobs[:, driver.THREADS], jobs[:, driver.NAP] = threads, nap_ns
+        jobs[:, driver.THREADS] = threads
+        jobs[:, driver.NAP], jobs[:, driver.REST] = nap_ns, rest_ns
 
         def drive(index: int) -> None:
             if index < threads:

@@ -37,6 +37,7 @@ class Planned:
     target:     seconds that one repetition shall take;  moved: bytes that it must move at least
     visits:     how often a round comes back to the point, spread over the round
     minimum:    clean repetitions wanted;  budget: seconds for all repetitions; both per visit
+    amount:     of one repetition, and its expected seconds, as an earlier round found them (0: not yet)
     tune:       name of the choice of variant that the point shares, "" where the variant is fixed
     """
 
@@ -53,6 +54,8 @@ class Planned:
     tune: str = ""
     visits: int = 1
     visit: int = 0
+    amount: int = 0
+    expected: float = 0.0
 
     @property
     def key(self) -> str:

@@ -13,9 +13,9 @@ from bench.planning.planned import Planned, Preset
 from bench.profile.records import Point, Precision
 from kernels.spec import ITEM_BYTES
 
-VISITS = (2, 3, 3)
-"""Visits a round to a ceiling, by detail: on a shared machine moments of 20 ms differ by 10 %, blocks of
-seconds by 1 % (pi), so a round spreads what it spends."""
+VISITS = {"fma": (3, 6, 6), "stream": (2, 3, 3), "cache": (2, 4, 4)}
+"""Visits a round to a ceiling, by family and detail: on a shared machine moments of 20 ms differ by 10 %,
+blocks of seconds by 1 % (pi), so a round spreads what it spends."""
 
 CAP_CURVE = 0.10
 """Relative half-width over rounds that is good enough for a point that is no ceiling."""
@@ -70,10 +70,10 @@ def fma(draft: Draft, names: Sequence[str]) -> None:
         for scope, threads in draft.scopes[:1] if lacking else draft.scopes:
             point = Point("fma", "fma", "", Precision.of(name), scope=scope, threads=threads)
             tune = "" if lacking else draft.choice(f"fma/{name}", scope)
-            planned = Planned(point, 0, CAP_PI, P75, 0.004, 1.5e-3, 0.03, 8, tune=tune)
-            draft.add(replace(planned, visits=1 if lacking else VISITS[draft.detail]))
+            planned = Planned(point, 0, CAP_PI, P75, 0.004, 1.5e-3, 0.02, 5, tune=tune)
+            draft.add(replace(planned, visits=1 if lacking else VISITS["fma"][draft.detail]))
             if scope == "all" and draft.detail and not lacking:
-                draft.add(replace(planned, regime="burst"))
+                draft.add(replace(planned, regime="burst", minimum=12))
     for name in draft.precisions:
         naive = Point("fma", "fma-naive", "numba", Precision.of(name), scope="core", threads=1)
         draft.add(Planned(naive, 2, CAP_PI, P75, 0.01, 2.5e-3, 0.03, 6))
@@ -110,7 +110,7 @@ def _stream(draft: Draft, name: str, kernel: str, store: str, scope: str, thread
     tune = draft.choice(f"{shared}/{name}/{store}", scope)
     priority, least = (0 if scope == "all" else 1), 16.0 * sizes.MIB
     cap = memory_cap(draft.device.state)
-    visits = VISITS[draft.detail] if scope == "all" else 1
+    visits = VISITS["stream"][draft.detail] if scope == "all" else 1
     return Planned(point, priority, cap, MEDIAN, 0.02, 8e-3, 0.05, 5, least, tune=tune, visits=visits)
 
 
@@ -179,7 +179,7 @@ def cache(draft: Draft) -> None:
 def _working_set(draft: Draft, point: Point) -> Planned:
     tune = draft.choice(f"{point.kernel}/{point.precision.label}/{point.level}", point.scope)
     flat = "plateau" in point.sizes
-    visits = VISITS[draft.detail] if flat else 1
+    visits = VISITS["cache"][draft.detail] if flat else 1
     return Planned(point, 0 if flat else 2, CAP_CACHE, MEDIAN, 0.01, 2e-3, 0.024, 6, tune=tune, visits=visits)
 
 

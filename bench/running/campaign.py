@@ -71,6 +71,8 @@ class Campaign:
     seed: int
     ledger: Ledger = field(default_factory=Ledger)
     shown: set[str] = field(default_factory=set)
+    _latest: dict[str, Sample] = field(default_factory=dict)
+    _read: int = 0
 
     def run(self) -> None:
         """Pilot, planned rounds, extra rounds; then say what was not measured."""
@@ -226,9 +228,25 @@ class Campaign:
         touching = 3 * planned.point.sizes.get("bytes", 0) / TOUCHED_PER_SECOND
         limit = PATIENCE + 20 * planned.budget + touching
         limit = min(limit, max(self.box.left, 0.0) + GRACE)
-        sample = self.runner.measure(planned, order, scale, limit)
+        sample = self.runner.measure(self._calibrated(planned), order, scale, limit)
         self.store.append(sample)
         self.ledger.add(planned, sample)
+
+    def _calibrated(self, planned: Planned) -> Planned:
+        """With the amount that the last round found right, so that a new process need not seek it again."""
+        last = self.latest.get(planned.key)
+        if last is None or not (amount := int(last.facts.get("amount", 0))):
+            return planned
+        return replace(planned, amount=amount, expected=median(last.repetitions.seconds))
+
+    @property
+    def latest(self) -> Mapping[str, Sample]:
+        """The newest good sample of every point."""
+        for sample in self.store.samples[self._read :]:
+            if sample.status == "ok":
+                self._latest[f"{sample.regime}/{sample.point.key}"] = sample
+        self._read = len(self.store.samples)
+        return self._latest
 
     # -- what is still wide ------------------------------------------------------------------
 

@@ -140,9 +140,10 @@ class Session:
     def _repeated(self, planned: Planned, prepared: Prepared, scale: float) -> tuple[int, StopRule, str]:
         """Calibrate and repeat; once more where a disturbed trial run made repetitions far too short.
 
-        A later visit repeats what the first found right.
+        A later visit, and a later round, repeats what the first found right.
         """
-        amount, known = prepared.least, self.amounts.get(planned.key)
+        before = (planned.amount, planned.expected) if planned.amount else None
+        amount, known = prepared.least, self.amounts.get(planned.key, before)
         for left in reversed(range(CALIBRATIONS)):
             trial = known or calibrate(self.backend, prepared, planned.target, planned.moved, amount)
             (amount, expected), known = trial, None
