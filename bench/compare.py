@@ -24,7 +24,7 @@ MANY = 10
 
 SAME, FASTER, SLOWER, CANNOT_TELL = "same", "faster", "slower", "cannot tell"
 
-OCCASION = ("started", "time", "command")
+OCCASION = ("time", "command")
 """Provenance that differs between any two runs and explains nothing."""
 
 KEY = ("quantity", "level", "kernel", "access", "store", "scope", "operands", "regime", "statistic")

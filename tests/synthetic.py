@@ -291,6 +291,11 @@ def synthetic_profile(simulated: bool = False) -> Profile:
                 }
                 for label, pi in PI.items()
             },
-            "device": {"name": name, "threads": THREADS, "memory_bytes": 16 << 30},
+            "device": {
+                "name": name,
+                "state": "simulated" if simulated else "vm",
+                "threads": THREADS,
+                "memory_bytes": 16 << 30,
+            },
         },
     )

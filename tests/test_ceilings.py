@@ -192,7 +192,7 @@ def test_disturbed_repetitions_are_counted_and_left_out() -> None:
     dirty = one([sample(PEAK, n, rates, switches=(0,) * 4 + (999,) * 4) for n in (1, 2)])
     assert dirty.contended == 0.5
     assert dirty.estimate.value == pytest.approx(3e9)  # p75 of all eight: a quarter of the way from 1 to 9
-    assert dirty.checks == {"repetitions": "too few were clean in 2 of 2 samples, so all were used"}
+    assert dirty.checks == {"repetitions": "too few were clean in 2 of 2 rounds, so all were used"}
 
 
 def test_hidden_traffic_clock_and_energy_come_from_the_samples() -> None:

@@ -162,7 +162,7 @@ def test_differences_of_identity_provenance_and_conditions() -> None:
     other = dataclasses.replace(
         base,
         identity={**base.identity, "state": "quiet"},
-        provenance={**base.provenance, "tool_version": "0.2.0", "started": "2027-01-01T00:00:00Z"},
+        provenance={**base.provenance, "tool_version": "0.2.0", "time": "2027-01-01T00:00:00Z"},
         conditions=tuple({"round": n, "values": {"load": 0.5, "governor": "performance"}} for n in (1, 2, 3)),
     )
     found = set(compare.differences(base, other))
@@ -171,7 +171,7 @@ def test_differences_of_identity_provenance_and_conditions() -> None:
     assert compare.Difference("conditions", "load", "0.12", "0.5") in found
     assert compare.Difference("conditions", "governor", "unknown", "performance") in found
     assert compare.Difference("conditions", "virtual_machine", "True", "not recorded") in found
-    assert not [d for d in found if d.what in ("started", "round")]
+    assert not [d for d in found if d.what in ("time", "round")]
     assert compare.Difference("conditions", "load_average.0", "0.1", "not recorded") in found
     near = dataclasses.replace(base, conditions=tuple({**c, "load": 0.125} for c in base.conditions))
     assert list(compare.differences(base, near)) == []

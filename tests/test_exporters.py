@@ -139,7 +139,7 @@ def test_prometheus_escapes_names_and_leaves_out_unknown_intervals(profile: Prof
     odd = dataclasses.replace(
         profile,
         facts={"device": {"name": name}},
-        provenance={"started": "some day"},
+        provenance={"time": "some day"},
         ceilings=(one,),
         curves=(),
     )

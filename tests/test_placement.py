@@ -281,5 +281,5 @@ def test_missing_roofs_are_said_and_never_silent() -> None:
 
 def test_points_are_placed_apart_in_order_of_appearance() -> None:
     samples = [sample(1.0, 1e9, 1e9, 1e9, kernel=k) for k in ("dot", "adam", "dot")]
-    assert [p.name for p in place(samples, ROOF, ())] == ["dot", "adam"]
+    assert [p.name for p in place(samples, ROOF, ())] == ["adam", "dot"], "equal intensity: by name"
     assert place([replace(samples[0], point=replace(samples[0].point, family="stream"))], ROOF, ()) == ()

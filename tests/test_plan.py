@@ -143,12 +143,12 @@ def test_a_missing_precision_is_planned_once_to_be_skipped() -> None:
 
 
 def test_burst_points_are_the_peak_chains_on_all_threads() -> None:
-    found = [p.point for p in planned().points if p.regime == "burst"]
+    found = [p.point for p in planned("full").points if p.regime == "burst"]
     assert [(p.kernel, p.scope, p.precision.inputs) for p in found] == [
         ("fma", "all", "fp64"),
         ("fma", "all", "fp32"),
     ]
-    assert not [p for p in planned("quick").points if p.regime == "burst"]
+    assert not [p for p in planned("standard").points if p.regime == "burst"]
 
 
 def test_caps_depend_on_the_quantity_and_the_machine() -> None:

@@ -176,7 +176,7 @@ def test_two_profiles_are_overlaid_with_a_legend() -> None:
 
 
 def test_two_runs_of_one_device_are_told_apart_by_commit() -> None:
-    later = replace(synthetic_profile(), provenance={"time": "2026-12-01T09:00:00Z", "commit": "abcdef0"})
+    later = replace(synthetic_profile(), provenance={"time": "2026-12-01T09:00:00Z", "label": "abcdef0"})
     said = words(drawn(synthetic_profile(), later))
     assert any(text.startswith("B  ") and text.endswith("commit abcdef0") for text in said)
 

@@ -84,7 +84,7 @@ def _common(profile: Profile) -> dict[str, Any]:
         **{name: _text(identity.get(name)) for name in OF_THE_DEVICE},
         "kind": "simulated" if profile.simulated else "measured",
         "source": f"empirical-roofline {version}" + (f" at {commit}" if commit else ""),
-        "timestamp": _text(provenance.get("started") or provenance.get("time")),
+        "timestamp": _text(provenance.get("time")),
         "tool_version": version,
         "commit": commit,
     }

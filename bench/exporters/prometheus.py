@@ -44,7 +44,7 @@ def _families(profile: Profile) -> dict[str, list[Series]]:
         for name, labels, value in _fitted(curve):
             families[name].append(({**device, **labels}, value))
     said = profile.provenance
-    started = _unix_seconds(said.get("started") or said.get("time"))
+    started = _unix_seconds(said.get("time"))
     if started is not None:
         families["roofline_measured_timestamp_seconds"].append((device, started))
     return families

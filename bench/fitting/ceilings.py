@@ -115,11 +115,11 @@ def _median(best: Pooled, field: str) -> float | None:
 
 
 def _checks(best: Pooled) -> dict[str, str]:
-    """Whether samples had to use disturbed repetitions, because too few were clean."""
-    fallen = sum(rates.fallback for rates in best.rates)
+    """Whether rounds had to use disturbed repetitions, because too few were clean."""
+    fallen = len(best.fallen)
     if not fallen:
         return {}
-    return {"repetitions": f"too few were clean in {fallen} of {len(best.rates)} samples, so all were used"}
+    return {"repetitions": f"too few were clean in {fallen} of {len(best.by_round)} rounds, so all were used"}
 
 
 def naive(points: Iterable[Pooled], found: Sequence[Ceiling]) -> dict[str, Any]:

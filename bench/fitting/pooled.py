@@ -30,11 +30,25 @@ class Pooled:
     @cached_property
     def by_round(self) -> dict[int, list[float]]:
         """Clean rates of each round over all its visits, rising round number; all when too few are clean."""
+        return {number: usable_rates(rates) for number, rates in self._timed.items()}
+
+    @cached_property
+    def fallen(self) -> tuple[int, ...]:
+        """Rounds in which too few repetitions were clean, so that all were used."""
+        return tuple(
+            number
+            for number, rates in self._timed.items()
+            if len(self.by_round[number]) > sum(ok for _, ok in rates)
+        )
+
+    @cached_property
+    def _timed(self) -> dict[int, list[tuple[float, bool]]]:
+        """(rate, clean) of every repetition of each round."""
         found: dict[int, list[tuple[float, bool]]] = {}
         for sample in self.samples:
             timed = zip(sample.repetitions.seconds, sample.repetitions.clean, strict=True)
             found.setdefault(sample.round, []).extend((work(sample) / s, ok) for s, ok in timed if s > 0)
-        return {number: usable_rates(rates) for number, rates in found.items()}
+        return found
 
     def rounds(self, share: float) -> dict[int, float]:
         """The `share` quantile of each round."""

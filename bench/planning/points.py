@@ -72,7 +72,7 @@ def fma(draft: Draft, names: Sequence[str]) -> None:
             tune = "" if lacking else draft.choice(f"fma/{name}", scope)
             planned = Planned(point, 0, CAP_PI, P75, 0.004, 1.5e-3, 0.02, 5, tune=tune)
             draft.add(replace(planned, visits=1 if lacking else VISITS["fma"][draft.detail]))
-            if scope == "all" and draft.detail and not lacking:
+            if scope == "all" and draft.detail == 2 and not lacking:
                 draft.add(replace(planned, regime="burst", minimum=12))
     for name in draft.precisions:
         naive = Point("fma", "fma-naive", "numba", Precision.of(name), scope="core", threads=1)
@@ -139,6 +139,10 @@ def mix(draft: Draft) -> None:
                 draft.add(planned, tuned_here=count == TUNED_AT[side])
 
 
+BIG_MATRIX = 1024
+"""Edge from which a product may be the library's ceiling."""
+
+
 def gemm(draft: Draft) -> None:
     """The library's ceiling over sizes on all threads, at one size on one core."""
     for name, (scope, threads) in product(draft.precisions, draft.scopes):
@@ -149,7 +153,8 @@ def gemm(draft: Draft) -> None:
             precision = Precision.of(name, "library")
             point = Point("gemm", "gemm", "square", precision, "DRAM", scope=scope, threads=threads)
             point = replace(point, sizes={"m": n, "n": n, "k": n})
-            draft.add(Planned(point, 1, CAP_PI, P75, 0.01, 4e-3, 0.08, 5))
+            visits = 2 if draft.detail and n >= BIG_MATRIX else 1
+            draft.add(Planned(point, 1, CAP_PI, P75, 0.01, 4e-3, 0.08, 5, visits=visits))
 
 
 CACHE = (("cache-read", "read", "none"), ("cache-copy", "copy", "ordinary"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from bench.profile.records import Profile
@@ -24,26 +24,16 @@ UNITS: dict[str, Callable[[float], str]] = {
 """How a number is printed, by the last word of its name; others as pure numbers."""
 
 
-def _first(*found: Any) -> str:
-    for value in found:
-        if isinstance(value, Mapping):
-            value = value.get("name")
-        if value not in (None, ""):
-            return str(value)
-    return ""
-
-
 def device_name(profile: Profile) -> str:
     """The human name of the measured device."""
-    device = profile.facts.get("device")
-    return _first(device, profile.identity.get("device"), profile.identity.get("name")) or "unnamed device"
+    return str(
+        profile.facts.get("device", {}).get("name") or profile.identity.get("device", "unnamed device")
+    )
 
 
 def state(profile: Profile) -> str:
     """The state of the device in words (vm, quiet, ...), "" when not recorded."""
-    device = profile.facts.get("device")
-    known = device.get("state") if isinstance(device, Mapping) else None
-    return _first(known, profile.identity.get("state"))
+    return str(profile.facts.get("device", {}).get("state", ""))
 
 
 def threads(profile: Profile) -> int:
@@ -54,23 +44,14 @@ def threads(profile: Profile) -> int:
 
 
 def date(profile: Profile) -> str:
-    """When the run started, to the minute, UTC."""
-    said = profile.provenance
-    text = _first(said.get("started"), said.get("utc"), said.get("date"), said.get("time"))
-    return f"{text[:16].replace('T', ' ')} UTC" if "T" in text and "-" in text else text
+    """When the run started, to the minute, UTC; "" when not recorded."""
+    text = str(profile.provenance.get("time", ""))
+    return f"{text[:16].replace('T', ' ')} UTC" if text else ""
 
 
 def commit(profile: Profile) -> str:
-    """The short commit or source hash of the suite that measured, "-dirty" kept."""
-    said = profile.provenance
-    text = _first(
-        said.get("commit"), said.get("label"), said.get("source_hash"), profile.identity.get("source_hash")
-    )
-    if not text:
-        return ""
-    head, _, dirty = text.partition("-")
-    head = head[:7] if set(head) <= set("0123456789abcdef") else head
-    return head + ("-dirty" if dirty == "dirty" or said.get("dirty") is True else "")
+    """The short commit of the suite that measured, -dirty kept, or its source hash; "" when not recorded."""
+    return str(profile.provenance.get("label", ""))
 
 
 def title(profile: Profile) -> tuple[str, str]:

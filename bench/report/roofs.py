@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bench.profile.records import Ceiling, Curve, Fit, Placement, Profile
+from bench.profile.records import Ceiling, Curve, Fit, Profile
 
 REGIMES = ("typical", "sustained", "burst")
 """Which regime makes the roof when several were measured, first choice first."""
@@ -84,11 +84,6 @@ def main_memory(profile: Profile) -> list[Ceiling]:
     if not slowest and found:
         slowest = min(found, key=lambda c: c.estimate.value).level
     return [c for c in found if c.level == slowest]
-
-
-def intensity(placement: Placement) -> float:
-    """FLOP/byte of a workload; infinite when it moves nothing."""
-    return placement.flops / placement.bytes if placement.bytes else float("inf")
 
 
 def chosen(curve: Curve) -> Fit | None:

@@ -209,7 +209,7 @@ def _is_drawn(p: Placement) -> bool:
 def _dots(index: int, profile: Profile) -> Iterator[Dot]:
     for p in profile.placements:
         if _is_drawn(p):
-            x, roof = roofs.intensity(p), p.attainable.value
+            x, roof = p.intensity, p.attainable.value
             yield Dot(index, p.precision.label, p.name, x, p.achieved, roof, p.efficiency.value)
 
 

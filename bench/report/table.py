@@ -24,8 +24,8 @@ WORKLOADS: tuple[tuple[str, Side], ...] = (
     ("of roof", NUMBERS),
     ("binds", WORDS),
     ("idle", NUMBERS),
-    ("took", NUMBERS),
-    ("at least", NUMBERS),
+    ("time", NUMBERS),
+    ("least", NUMBERS),
 )
 
 MOST_ABSENT = 12
@@ -105,8 +105,10 @@ def _workloads(profile: Profile) -> Iterable[Text | Table]:
     if not profile.placements:
         return
     names = shorten([_workload_name(p, profile) for p in profile.placements], 18)
-    yield grid.section("Workloads", "each on the roof of its own precision and read share; I in FLOP/byte;")
-    yield Text("idle: share of the resource that does not bind which lies unused", style="dim")
+    yield grid.section("Workloads", "each on the roof of its own precision and read share; I in FLOP/byte")
+    yield Text(
+        "idle: unused share of the resource that does not bind; least: time on the roof itself", style="dim"
+    )
     yield grid.table(WORKLOADS, map(_workload_line, names, profile.placements))
     if any(_workload_name(p, profile) != p.name for p in profile.placements):
         yield Text("1T: on one thread, and so on; L2: on the roof of that cache level", style="dim")
@@ -121,14 +123,14 @@ def _workload_name(p: Placement, profile: Profile) -> str:
 
 def _give_or_take(p: Placement) -> str:
     width = p.efficiency.half_width
-    return "" if width is None else plus_minus(width)
+    return "" if width is None else plus_minus(width) if width < 1 else "± > 99 %"
 
 
 def _workload_line(name: str, p: Placement) -> Sequence[str]:
     return (
         name,
         p.precision.label,
-        number(roofs.intensity(p)),
+        number(p.intensity),
         si(p.attainable.value, p.unit),
         si(p.achieved.value, p.unit),
         f"{percent(p.efficiency.value)} {_give_or_take(p)}".rstrip(),

@@ -24,6 +24,10 @@ TOO_SHORT, CALIBRATIONS = 0.6, 3
 """Repetitions below this share of the target are calibrated anew, so many times in all."""
 
 
+STILL_RIGHT = 4.0
+"""Factor within which a trial repetition confirms the time that an earlier round found."""
+
+
 def moved_bytes(work: Work, level: str) -> tuple[float, float]:
     """Bytes read and written at `level`; 0 where the kernel knows no traffic there."""
     return work.reads.get(level, 0.0), work.writes.get(level, 0.0)
@@ -142,8 +146,7 @@ class Session:
 
         A later visit, and a later round, repeats what the first found right.
         """
-        before = (planned.amount, planned.expected) if planned.amount else None
-        amount, known = prepared.least, self.amounts.get(planned.key, before)
+        amount, known = prepared.least, self.amounts.get(planned.key) or self._still_right(planned, prepared)
         for left in reversed(range(CALIBRATIONS)):
             trial = known or calibrate(self.backend, prepared, planned.target, planned.moved, amount)
             (amount, expected), known = trial, None
@@ -153,6 +156,14 @@ class Session:
                 self.amounts[planned.key] = amount, expected
                 break
         return amount, rule, why
+
+    def _still_right(self, planned: Planned, prepared: Prepared) -> tuple[int, float] | None:
+        """What an earlier round found, if one trial repetition still takes about that time."""
+        if not planned.amount:
+            return None
+        seconds = self.backend.measure(prepared, planned.amount, 1).seconds[0]
+        right = planned.expected / STILL_RIGHT < seconds < planned.expected * STILL_RIGHT
+        return (planned.amount, planned.expected) if right else None
 
     @contextmanager
     def _prepared(self, point: Point) -> Iterator[Prepared]:

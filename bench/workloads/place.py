@@ -50,12 +50,13 @@ class Roof:
 def place(
     samples: Sequence[Sample], ceilings: Sequence[Ceiling], curves: Sequence[Curve]
 ) -> tuple[Placement, ...]:
-    """Every measured workload on its roof: one placement for all rounds of a point, in order of appearance.
+    """Every measured workload on its roof: one placement for all rounds of a point, by rising intensity.
 
     DeviceError names a sample whose times are not positive. Workloads without any roof: see `unplaced`.
     """
     placed = ((group, roof_of(group[0], ceilings, curves)) for group in groups(samples))
-    return tuple(_placement(group, roof) for group, roof in placed if _usable(group[0], roof))
+    found = [_placement(group, roof) for group, roof in placed if _usable(group[0], roof)]
+    return tuple(sorted(found, key=lambda p: (p.intensity, p.name, p.threads)))
 
 
 def unplaced(samples: Sequence[Sample], ceilings: Sequence[Ceiling]) -> tuple[str, ...]:

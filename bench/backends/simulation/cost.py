@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from bench.backends.simulation.truth import Truth
-from bench.fitting.intervals import MEDIAN, P75
+from bench.fitting.intervals import MEDIAN, P75, sweep_quantile
 from bench.profile.records import Point
+from bench.profile.roofline import seconds as p_norm
 from kernels import KERNELS
 from kernels.mix import BLOCK_VECTORS
 from kernels.spec import ITEM_BYTES, Kernel, StreamShape, Work
@@ -89,8 +90,14 @@ def cost(truth: Truth, point: Point) -> Cost:
         together = point.threads if point.family == "cache" else arrays
         allocated = float(point.sizes["bytes"] * together)
         traffic = _traffic(truth, point, kernel, unit, allocated)
-        found = Cost(unit, allocated, precision, compute if point.family == "mix" else 0.0, traffic)
+        mixed = point.family == "mix"
+        read_at = sweep_quantile(compute / _together(compute, traffic, truth.p)) if mixed else MEDIAN
+        found = Cost(unit, allocated, precision, compute if mixed else 0.0, traffic, read_at=read_at)
     return found.slower(1 / _variant_share(truth, point))
+
+
+def _together(compute: float, traffic: Sequence[tuple[str, float]], p: float) -> float:
+    return p_norm(compute, sum(seconds for _, seconds in traffic), 1.0, 1.0, p)
 
 
 def _arrays(kernel: Kernel) -> int:
