@@ -206,8 +206,8 @@ def test_heading_reads_what_a_run_records() -> None:
         "Synthetic CPU @ 2.90GHz · 2 threads · state vm",
         "2026-11-30 02:50 UTC · commit 58d8d2f",
     )
-    assert heading.commit(replace(profile, provenance={"commit": "58d8d2f-dirty"})) == "58d8d2f-dirty"
-    assert heading.commit(replace(profile, provenance={"commit": "", "label": "src0123456"})) == "src0123456"
+    assert heading.commit(replace(profile, provenance={"label": "58d8d2f-dirty"})) == "58d8d2f-dirty"
+    assert heading.commit(replace(profile, provenance={"label": "src0123456"})) == "src0123456"
     bare = replace(profile, identity={}, provenance={}, facts={}, ceilings=(), curves=(), placements=())
     assert heading.title(bare) == ("unnamed device", "")
 

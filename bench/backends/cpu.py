@@ -32,6 +32,24 @@ from kernels.spec import ITEM_BYTES, ChainShape, Kernel, LibraryShape, StreamSha
 from kernels.stream import hidden_streams
 
 NAP_NS = 500_000
+LAYOUTS = {
+    "read": ("s6u2", "s3u4", "s4u2", "s1u12"),
+    "update": ("s6u2", "s4u2", "s3u4", "s1u12"),
+    "write": ("s3u4", "s1u4", "s1u8"),
+    "copy": ("s2u4", "s3u2", "s2u1", "s1u1", "s1u8"),
+    "scale": ("s2u4", "s3u2", "s2u1", "s1u1", "s1u8"),
+    "add": ("s2u4", "s1u1", "s1u8", "s1u4"),
+    "triad": ("s2u4", "s1u1", "s1u8", "s1u4"),
+    "mix-read-only": ("s6u2 prefetch", "s6u2", "s3u4"),
+    "mix-in-place": ("s6u2 prefetch", "s6u2", "s3u4"),
+    "cache-read": ("s1u12", "s1u8", "s3u4", "s2u4"),
+    "cache-copy": ("s1u4", "s1u8", "s2u4"),
+    "gemm": ("square",),
+    "fma-naive": ("numba",),
+}
+"""Sub-streams x vectors a block. Read-only traffic wants many sub-streams (memory-level parallelism: up to
+31 % over one), copies two or three; a single vector a trip suits the prefetchers of some machines."""
+
 DISTURBED = 0.2  # share of cut repetitions in a batch from which threads nap before each one
 
 
@@ -82,20 +100,10 @@ class CpuBackend:
         """Nothing to do: rounds of a real device differ by themselves."""
 
     def variants(self, kernel: str, precision: Precision, level: str, threads: int) -> tuple[str, ...]:
-        """Layouts worth trying, best guess first: see bench/native/emit.py for why."""
+        """Layouts worth trying, best guess first."""
         if kernel == "fma":
             return tuple(f"{n} chains" for n in chain_counts(self.isa))
-        if kernel == "fma-naive":
-            return ("numba",)
-        if kernel.startswith("mix"):
-            return ("s6u2 prefetch", "s6u2", "s3u4")
-        if kernel in ("read", "update"):
-            return ("s3u4", "s6u2", "s1u12", "s3u4 prefetch")
-        if kernel == "cache-read":
-            return ("s1u12", "s1u8", "s3u4")
-        if kernel in KERNELS and isinstance(KERNELS[kernel].shape, StreamShape):
-            return ("s1u4", "s1u8", "s2u4") if kernel != "write" else ("s1u4", "s1u8", "s2u4", "s3u4")
-        return ("square",) if kernel == "gemm" else ("",)
+        return LAYOUTS.get(kernel, ("",))
 
     def unsupported(self, point: Point) -> str:
         """The reason why a point cannot be measured on this CPU, "" if it can."""

@@ -18,6 +18,9 @@ from bench.running.runners import Runner
 from bench.store import Store
 
 PILOT_SHARE = 0.2
+CLEARLY = 1.02
+"""Factor by which another variant must beat the guess in the pilot."""
+
 WARM_UP = 0.3
 """Seconds of work before the first point of a round that is not measured cold."""
 
@@ -41,13 +44,16 @@ def rate(sample: Sample, q: float) -> float | None:
 
 
 def winners(trials: Iterable[Planned], samples: Iterable[Sample]) -> dict[str, str]:
-    """The variant with the highest median rate of every choice that was tried."""
+    """The variant of every choice that was tried with the highest median rate.
+
+    The guess stands unless another is faster by more than a few repetitions can differ by chance.
+    """
     tried = {sample.point.key: sample for sample in samples if sample.round == 0}
     best: dict[str, tuple[float, str]] = {}
     for trial in trials:
         sample = tried.get(trial.point.key)
         value = rate(sample, 0.5) if sample else None
-        if value is not None and value > best.get(trial.tune, (0.0, ""))[0]:
+        if value is not None and value > CLEARLY * best.get(trial.tune, (0.0, ""))[0]:
             best[trial.tune] = (value, trial.point.variant)
     return {tune: variant for tune, (_, variant) in best.items()}
 
