@@ -86,6 +86,18 @@ def main_memory(profile: Profile) -> list[Ceiling]:
     return [c for c in found if c.level == slowest]
 
 
+def slopes(profile: Profile) -> list[Ceiling]:
+    """The one or two betas that the roof stands on, the slower first.
+
+    Read-only and in-place, the modes of the intensity sweep, where both were measured; else the
+    slowest and the fastest access.
+    """
+    found = main_memory(profile)
+    modes = [c for c in found if c.access in ("read", "update")]
+    found = modes if len(modes) == 2 else found
+    return found if len(found) < 2 else [found[0], found[-1]]
+
+
 def chosen(curve: Curve) -> Fit | None:
     """The fit that predicts: the chosen one, None when the curve has no fit."""
     return next((fit for fit in curve.fits if fit.chosen), curve.fits[0] if curve.fits else None)

@@ -120,7 +120,7 @@ def scene(profiles: Sequence[Profile]) -> Scene:
 
 
 def _horizontals(index: int, profile: Profile, several: bool) -> Iterator[Horizontal]:
-    betas = [c.estimate.value for c in _ends(roofs.main_memory(profile))]
+    betas = [c.estimate.value for c in roofs.slopes(profile)]
     libraries = {c.precision.inputs: c for c in roofs.peaks(profile, library=True)}
     name = f"{letter(index)}  " if several else ""
     for c in roofs.peaks(profile):
@@ -137,15 +137,11 @@ def _width(estimate: Interval) -> str:
     return "" if estimate.half_width is None else f" ± {percent(estimate.half_width)}"
 
 
-def _ends(ceilings: Sequence[Ceiling]) -> list[Ceiling]:
-    return list(ceilings) if len(ceilings) < 2 else [ceilings[0], ceilings[-1]]
-
-
 def _diagonals(index: int, profile: Profile, several: bool) -> Iterator[Diagonal]:
     main = roofs.main_memory(profile)
     if several:
         name = letter(index)
-        for side, c in zip((-1, 1), _ends(main), strict=False):
+        for side, c in zip((-1, 1), roofs.slopes(profile), strict=False):
             yield Diagonal(index, c.estimate.value, f"{name} {_beta(c)}", side, True)
         return
     levels: dict[str, list[Ceiling]] = {}
@@ -153,23 +149,21 @@ def _diagonals(index: int, profile: Profile, several: bool) -> Iterator[Diagonal
         levels.setdefault(c.level, []).append(c)
     for level, found in levels.items():
         if main and level == main[0].level:
-            yield from _main_lines(index, found)
+            yield from _main_lines(index, found, roofs.slopes(profile))
         else:
             best = next((c for c in found if c.access == "read"), found[-1])
             yield Diagonal(index, best.estimate.value, _beta(best), 0, False)
 
 
-def _main_lines(index: int, found: Sequence[Ceiling]) -> Iterator[Diagonal]:
-    """The slowest is labelled below, the fastest above together with those between."""
-    if len(found) > 1:
-        yield Diagonal(index, found[0].estimate.value, _beta(found[0]), -1, True)
-    between = [
-        f"{c.access} {bare(c.estimate.value, c.unit, found[-1].estimate.value)}"
-        for c in reversed(found[1:-1])
-    ]
-    yield from (Diagonal(index, c.estimate.value, "", 1, True) for c in found[1:-1])
-    text = _beta(found[-1]) + (f" ({', '.join(between)})" if between else "")
-    yield Diagonal(index, found[-1].estimate.value, text, 1, True)
+def _main_lines(index: int, found: Sequence[Ceiling], ends: Sequence[Ceiling]) -> Iterator[Diagonal]:
+    """The slopes of the roof are labelled, the faster above together with the other accesses."""
+    if len(ends) > 1:
+        yield Diagonal(index, ends[0].estimate.value, _beta(ends[0]), -1, True)
+    top = ends[-1]
+    others = [c for c in reversed(found) if c not in ends]
+    yield from (Diagonal(index, c.estimate.value, "", 1, True) for c in others)
+    listed = ", ".join(f"{c.access} {bare(c.estimate.value, c.unit, top.estimate.value)}" for c in others)
+    yield Diagonal(index, top.estimate.value, _beta(top) + (f" ({listed})" if listed else ""), 1, True)
 
 
 def _beta(c: Ceiling) -> str:

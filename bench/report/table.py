@@ -84,8 +84,7 @@ def _head(profile: Profile, width: int) -> Iterable[Text | Table]:
 
 def _short(profile: Profile) -> Iterable[Text | Table]:
     """The roof in one line a precision: what most readers came for."""
-    memory = roofs.main_memory(profile)
-    ends = [memory[0], memory[-1]] if len(memory) > 1 else memory
+    ends = roofs.slopes(profile)
     table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), show_header=False)
     for peak in roofs.peaks(profile):
         cells = [peak.precision.label, f"π {si(peak.estimate.value, peak.unit)}"]
