@@ -71,6 +71,7 @@ class SimulatedBackend:
         """Everything measured from now on carries the noise of `round` (0: the pilot)."""
         self._round = round
         self._calls: dict[str, int] = {}
+        self._factors: dict[str, float] = {}
 
     def variants(self, kernel: str, precision: Precision, level: str, threads: int) -> tuple[str, ...]:
         """Forms of `kernel`; which of them is best is part of the truth (variant_spread)."""
@@ -156,8 +157,10 @@ class SimulatedBackend:
 
     def _between(self, resource: str) -> float:
         """This round's factor on the seconds of a resource: pi of a precision, beta of a level."""
-        normal = self._generator("resource", resource).standard_normal()
-        return float(np.exp(self.truth.noise.between * normal))
+        if resource not in self._factors:
+            normal = self._generator("resource", resource).standard_normal()
+            self._factors[resource] = float(np.exp(self.truth.noise.between * normal))
+        return self._factors[resource]
 
     def _model(self, cost: price.Cost, amount: int, normal: Any, clock: float = 1.0) -> Any:
         """Seconds per repetition; `clock` is the core clock's share, which pi and the caches follow."""

@@ -10,7 +10,10 @@ from bench.profile.records import Point
 
 @dataclass(frozen=True)
 class Preset:
-    """How much is measured: minutes of the whole run, rounds, forms tried, detail of the sweeps (0-2)."""
+    """How much is measured: minutes of the whole run, rounds, forms tried, detail of the sweeps (0-2).
+
+    What is left of the time after these rounds goes to further ones with the widest ceilings only.
+    """
 
     name: str
     minutes: float
@@ -21,9 +24,9 @@ class Preset:
 
 
 PRESETS = {
-    "quick": Preset("quick", 1, 6, 3, 3, 0),
-    "standard": Preset("standard", 3, 10, 5, 8, 1),
-    "full": Preset("full", 15, 20, 8, 24, 2),
+    "quick": Preset("quick", 1, 4, 3, 3, 0),
+    "standard": Preset("standard", 3, 6, 5, 8, 1),
+    "full": Preset("full", 15, 12, 8, 24, 2),
 }
 
 

@@ -110,7 +110,7 @@ def _stream(draft: Draft, name: str, kernel: str, store: str, scope: str, thread
     tune = draft.choice(f"{shared}/{name}/{store}", scope)
     priority, least = (0 if scope == "all" else 1), 16.0 * sizes.MIB
     cap = memory_cap(draft.device.state)
-    visits = VISITS["stream"][draft.detail] if scope == "all" else 1
+    visits = VISITS["stream"][draft.detail] if scope == "all" else 1 + (draft.detail > 0)
     return Planned(point, priority, cap, MEDIAN, 0.02, 8e-3, 0.05, 5, least, tune=tune, visits=visits)
 
 

@@ -20,12 +20,14 @@ class FormatError(ValueError):
 
 def plain(value: Any, where: str = "record") -> Any:
     """Dataclasses, tuples and numbers as JSON values; FormatError on NaN or infinity."""
+    if isinstance(value, list | tuple):
+        if all(type(v) is int or (type(v) is float and math.isfinite(v)) for v in value):
+            return list(value)  # repetitions: thousands of numbers, one look at each
+        return [plain(v, f"{where}[{i}]") for i, v in enumerate(value)]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name), f"{where}.{f.name}") for f in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return {str(k): plain(v, f"{where}.{k}") for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(v, f"{where}[{i}]") for i, v in enumerate(value)]
     if isinstance(value, float) and not math.isfinite(value):
         raise FormatError(f"{where} is {value}: not a number that JSON can carry")
     if value is None or isinstance(value, str | bool | int | float):

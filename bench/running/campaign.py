@@ -24,6 +24,7 @@ CLEARLY = 1.02
 WARM_UP = 0.3
 """Seconds of work before the first point of a round that is not measured cold."""
 
+EXTRA_ROUNDS = 30
 EXTRA_SHARE = 0.15
 """Share of the box that one extra round may take: many short rounds narrow an interval fastest."""
 
@@ -258,7 +259,7 @@ class Campaign:
 
     def extra_rounds(self, points: Sequence[Planned]) -> None:
         """Spend what is left of the box on the ceilings whose intervals exceed their caps most."""
-        for extra in range(2 * self.plan.preset.rounds):
+        for extra in range(EXTRA_ROUNDS):
             chosen = self._fitting(self._wide(self._worth_it(points)))
             if not chosen or not self._round("extra", Allotment(1, 1.0, tuple(chosen), ()), extra + 1, 0):
                 break

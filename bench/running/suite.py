@@ -15,7 +15,6 @@ from bench import host, provenance
 from bench.backends import open_backend
 from bench.device import Device
 from bench.errors import DeviceError, FileError, UsageError
-from bench.fitting.intervals import MIN_ROUNDS
 from bench.planning.plan import FAMILIES, PRESETS, Plan, plan, preset_for
 from bench.planning.timebox import TimeBox
 from bench.profile.encoding import FormatError, decode, plain
@@ -24,6 +23,10 @@ from bench.running.campaign import Campaign
 from bench.running.progress import Screen, duration
 from bench.running.runners import Children, InProcess, Runner
 from bench.store import SAMPLES, Store, read_log, write_profile
+
+SIMULATED_SAMPLES, FEWEST_SIMULATED, MOST_SIMULATED = 1000, 10, 30
+"""Samples of a simulated run, and its rounds: they cost no device time, and an interval that decides after
+five rounds whether more are wanted covers 0.925 of the truths instead of 0.95 (from ten on: 0.945)."""
 
 RESUMED_SHARE = 0.5
 """A resumed run gets what is left of its time box, but at least this share of it."""
@@ -134,9 +137,10 @@ def _plan(device: Device, runner: Runner, options: Options) -> Plan:
         zoo,
         options.memory,
     )
-    if device.kind == "simulated":  # a seed is as good as the next: more rounds only where they are needed
-        least = max(MIN_ROUNDS, drafted.preset.least_rounds)
-        return replace(drafted, preset=replace(drafted.preset, rounds=least, least_rounds=least))
+    if device.kind == "simulated":
+        visits = sum(planned.visits for planned in drafted.points)
+        rounds = min(MOST_SIMULATED, max(FEWEST_SIMULATED, SIMULATED_SAMPLES // max(1, visits)))
+        return replace(drafted, preset=replace(drafted.preset, rounds=rounds, least_rounds=FEWEST_SIMULATED))
     return drafted
 
 
