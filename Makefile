@@ -9,7 +9,7 @@ ARGS    ?=
 
 PY      := $(if $(strip $(VENV)),$(VENV)/bin/python,$(PYTHON))
 NEED     = @"$(PYTHON)" -c "import sys; sys.exit(sys.version_info < (3, 6))" 2>/dev/null || \
-	{ echo "set-up: $(PYTHON) is no Python 3 that starts here: name one of 3.10 to 3.13 with PYTHON=..."; exit 1; }
+	{ echo "set-up: $(PYTHON) is no Python 3 that starts here: name one of 3.10 to 3.13 with PYTHON=..." >&2; exit 1; }
 SETUP    = @"$(PYTHON)" -I bench/environment.py --venv "$(strip $(VENV))" --goal "$@"
 
 .DEFAULT_GOAL := help
@@ -30,7 +30,7 @@ setup-dev: ## the same with what test, lint and types need
 bench: ## measure this machine: ceilings, roofline, workloads (MINUTES=3, DEVICE=cpu or sim:NAME)
 	$(NEED)
 	$(SETUP)
-	@$(PY) -m bench run --minutes $(MINUTES) --results "$(RESULTS)" $(if $(strip $(DEVICE)),--device $(DEVICE))
+	@$(PY) -m bench run --minutes $(MINUTES) --results "$(RESULTS)" $(if $(strip $(DEVICE)),--device "$(strip $(DEVICE))")
 
 test: setup-dev ## run the tests (no device needed)
 	@$(PY) -m pytest $(ARGS)
@@ -42,10 +42,10 @@ types: setup-dev ## check the types of bench and kernels
 	@$(PY) -m mypy
 
 report: setup ## remake table and plot of the newest run (RUN=FOLDER for another)
-	@$(PY) -m bench report --results "$(RESULTS)" $(RUN)
+	@$(PY) -m bench report --results "$(RESULTS)" $(if $(strip $(RUN)),"$(strip $(RUN))")
 
 perf: setup-dev ## race the kernels against C references in one run, interleaved
-	@$(PY) -m tests.perf
+	@$(PY) -m tests.perf $(ARGS)
 
 clean: ## remove the environment and caches made here; results stay
 	@"$(PYTHON)" -I bench/environment.py --venv "$(strip $(VENV))" --remove
