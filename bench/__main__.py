@@ -1,8 +1,26 @@
-"""`python -m bench`: hand the command line to the verbs."""
+"""`python -m bench`: hand the command line to the verbs, or say in words what this Python lacks."""
 
-from __future__ import annotations
+import sys
 
-from bench.cli import main
+
+def start() -> None:
+    """Run the command line; too old a Python or a missing package ends in one sentence and code 3."""
+    found = sys.version_info[:2]
+    if found < (3, 10):
+        _refuse(3, f"this is Python {found[0]}.{found[1]}: name one of 3.10 to 3.13, or type `make bench`")
+    try:
+        from bench.cli import main
+    except ImportError as error:
+        from bench.outcome import outcome
+
+        _refuse(*outcome(error))
+    main()
+
+
+def _refuse(code: int, sentence: str) -> None:
+    print(f"Error: {sentence}", file=sys.stderr)
+    raise SystemExit(code)
+
 
 if __name__ == "__main__":
-    main()
+    start()

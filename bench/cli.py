@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from bench import streams
 from bench.errors import FileError, NotConverged, UsageError
 
 if TYPE_CHECKING:
@@ -97,10 +98,15 @@ def run(
 ) -> None:
     """Measure, fit, place and report within a time box."""
     _check_box(minutes, preset)
-    if resume is not None and not (resume / "samples.jsonl").is_file():
-        raise FileError(f"nothing to resume: {resume} holds no samples.jsonl")
+    chosen = _names(families)
+    if no_workloads and chosen == ("workload",):
+        raise UsageError("--no-workloads leaves nothing of --families workload: give one of the two")
+    if resume is not None:
+        asked = (device != "auto", minutes, preset, threads, precisions, families, no_workloads)
+        resume = _resumable(resume, any(value not in (None, False, "") for value in asked))
+    streams.end_like_ctrl_c()
     from bench.report import remake
-    from bench.running import suite
+    from bench.running import progress, suite
 
     folder = suite.run(
         device=device,
@@ -110,12 +116,13 @@ def run(
         resume=resume,
         threads=threads,
         precisions=_names(precisions),
-        families=_names(families),
+        families=chosen,
         workloads=not no_workloads,
         quiet=quiet,
     )
     table = remake.report(folder)
     _show_result(folder, table, as_json)
+    progress.Screen(quiet).say(f"table, plot and samples: {folder}")
     if strict:
         _check_converged(_profile(folder))
 
@@ -135,6 +142,7 @@ def fit(folder: Folder, as_json: Json = False) -> None:
     from bench import store
     from bench.fitting import ceilings
 
+    folder = _home(folder)
     raw = store.read_log(folder)
     profile = ceilings.derive(raw.header, raw.conditions, raw.samples)
     store.write_profile(folder, profile)
@@ -148,7 +156,7 @@ def report(folder: Newest = None, results: Results = Path("results"), as_json: J
     """Remake table and plot from the files."""
     from bench.report import remake
 
-    folder = folder or _newest(results)
+    folder = _home(folder or _newest(results))
     _show_result(folder, remake.report(folder), as_json)
 
 
@@ -168,12 +176,15 @@ def compare(
     if plot is not None:
         if plot.suffix not in ("", ".svg", ".png"):
             raise UsageError(f"cannot draw {plot.suffix} files; valid endings: .svg, .png (both are written)")
+        if not plot.name or not plot.parent.is_dir():
+            raise FileError(f"{plot.parent} is no folder that can hold the plot: make it, or name another")
         from bench.report.plot import draw
 
         draw(profiles, plot.with_suffix(".svg"), plot.with_suffix(".png"))
     from bench.report.comparison import render
 
-    _show(as_json, comparison, render(comparison))
+    drawn = f"drawn: {plot.with_suffix('.svg')}, {plot.with_suffix('.png')}\n" if plot else ""
+    _show(as_json, comparison, render(comparison) + drawn)
 
 
 @app.command()
@@ -187,8 +198,7 @@ def export(
     """Write the measured numbers in another tool's format."""
     from bench import exporters
 
-    home = folder.parent if folder.is_file() else folder
-    path = output or home / f"roofline{exporters.ending(to)}"
+    path = output or _home(folder) / f"roofline{exporters.ending(to)}"
     exporters.export(_profile(folder), to, path, allow_simulated)
     _show(as_json, {"format": to, "file": path.as_posix()}, str(path))
 
@@ -242,6 +252,24 @@ def _check_box(minutes: float | None, preset: str | None) -> None:
         raise UsageError(f"--minutes must be a positive number, got {minutes:g}")
 
 
+def _resumable(path: Path, options: bool) -> Path:
+    """The folder to go on with; UsageError when options are given that it has already."""
+    folder = path.parent if path.name == "samples.jsonl" else path
+    if options:
+        raise UsageError(
+            "--resume goes on as the run was begun: leave out --device, --minutes, --preset, --threads, "
+            "--precisions, --families and --no-workloads, or start a new run without --resume"
+        )
+    if not (folder / "samples.jsonl").is_file():
+        raise FileError(f"nothing to resume: {folder} holds no samples.jsonl; give the folder of a run")
+    return folder
+
+
+def _home(path: Path) -> Path:
+    """The folder of a result, which may be named by its profile.json."""
+    return path.parent if path.is_file() else path
+
+
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
@@ -276,6 +304,7 @@ def _show(as_json: bool, value: Any, text: str) -> None:
     if as_json:
         from bench.profile.encoding import dumps
 
+        streams.utf8()
         text = dumps(value, indent=2)
     print(text, end="" if text.endswith("\n") else "\n")
 
@@ -287,6 +316,10 @@ def _show_result(folder: Path, text: str, as_json: bool) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; --debug may stand anywhere in it."""
+    streams.secure()
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = ["--debug"] if "--debug" in words else []
-    app(args=[*debug, *(word for word in words if word != "--debug")], prog_name="python -m bench")
+    try:
+        app(args=[*debug, *(word for word in words if word != "--debug")], prog_name="python -m bench")
+    except OSError as error:  # help that cannot be printed
+        raise SystemExit(_told(error, bool(debug))) from None

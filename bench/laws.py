@@ -22,6 +22,9 @@ from bench.report.units import parse
 WAYS = ("raise pi", "raise beta", "raise I", "lower T0")
 """In time, s times the intensity (1/s of the bytes for the same FLOP) equals s times beta."""
 
+MOST = 1e50
+"""Numbers beyond it, or below its reciprocal, belong to no machine and would overflow what follows."""
+
 MODES = {"read-only": "read", "in-place": "update"}
 """Mode of an intensity sweep and the access whose beta is its own."""
 
@@ -183,6 +186,8 @@ def _quantity(option: str, text: str, unit: str) -> float:
 def _positive(option: str, value: float) -> float:
     if not 0 < value < roofline.INFINITY:
         raise UsageError(f"{option} must be a positive number, got {value:g}")
+    if not 1 / MOST <= value <= MOST:
+        raise UsageError(f"{option} must lie within {1 / MOST:g} to {MOST:g}, got {value:g}")
     return value
 
 

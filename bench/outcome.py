@@ -65,12 +65,13 @@ def _ours(error: ImportError) -> bool:
 def _import(error: ImportError) -> str:
     package = (error.name or "").split(".")[0]
     if isinstance(error, ModuleNotFoundError) and package:
-        return f"the Python package {package!r} is missing: run `make setup`, or install it for this Python"
+        remedy = "run `make setup` and use .venv/bin/python, or install it"
+        return f"the Python package {package!r} is missing: {remedy}"
     return f"a Python package cannot be imported ({error}): run `make setup` to install one that can"
 
 
 def _system(error: OSError) -> tuple[int, str]:
-    place = str(error.filename) if error.filename is not None else "the system"
+    place = str(error.filename) if error.filename is not None else "the output"
     cause = error.strerror or str(error) or type(error).__name__
     if error.errno in FULL:
         return ResourceError.exit_code, f"no space left for {place}: free some, or {ELSEWHERE}"

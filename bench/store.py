@@ -25,17 +25,28 @@ REMEDIES = {
     errno.EDQUOT: "the quota is used up; free space and go on with --resume, or choose another --results",
     errno.ENOTDIR: "a file is in the way; choose another folder with --results",
 }
+"""By the number of the error, for a new run."""
+
+STANDING = {
+    errno.EROFS: "it is read-only; copy the folder to where you may write, and go on there",
+    errno.EACCES: "writing is not permitted; change its rights, or copy the folder and go on there",
+    errno.EPERM: "writing is not permitted; change its rights, or copy the folder and go on there",
+    errno.ENOSPC: "the disk is full; free space and try again, with --resume if the run was not over",
+    errno.EDQUOT: "the quota is used up; free space and try again, with --resume if the run was not over",
+    errno.EISDIR: "a folder is in the way; remove it and try again",
+}
+"""The same for a folder that is there already."""
 
 
 @contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def _writing(path: Path, remedies: Mapping[int, str] = STANDING) -> Iterator[None]:
     """Turn what the file system refuses into one sentence with its remedy."""
     try:
         yield
     except FileExistsError:
         raise ResourceError(f"{path.parent} already holds {path.name}: continue it with --resume") from None
     except OSError as error:
-        why = REMEDIES.get(error.errno or 0, f"{error.strerror}; choose another folder with --results")
+        why = remedies.get(error.errno or 0, f"{error.strerror}; choose another folder with --results")
         raise ResourceError(f"cannot write {path}: {why}") from None
 
 
@@ -124,7 +135,7 @@ class Store:
         """A new folder whose file appears complete with its header, or not at all; ResourceError."""
         path, draft = folder / SAMPLES, folder / f".{SAMPLES}.{os.getpid()}"
         record = plain({"record": "header", **header})
-        with _writing(path):
+        with _writing(path, REMEDIES):
             folder.mkdir(parents=True, exist_ok=True)
             descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
         log = Log()
@@ -134,7 +145,7 @@ class Store:
             store._write(record)
             log.take(record)
             store._simulated = bool(record.get("simulated"))
-            with _writing(path):
+            with _writing(path, REMEDIES):
                 _publish(draft, path)
         except BaseException:
             store.close()

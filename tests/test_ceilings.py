@@ -89,6 +89,29 @@ def test_pi_is_the_median_over_rounds_of_the_p75_of_clean_repetitions() -> None:
     assert (found.kernel, found.variant, found.regime, found.threads) == ("fma", "12 chains", "typical", 2)
 
 
+def test_the_visits_of_a_round_are_one_estimate() -> None:
+    """Five rounds of two visits: p75 over both, and an interval from five values, not from ten."""
+    samples = [
+        sample(PEAK, n, [n * 1e9 * r for r in rates], visit=visit)
+        for n in range(1, 6)
+        for visit, rates in enumerate([(1, 1, 1, 1, 1), (4, 4, 4, 4, 4)])
+    ]
+    found = one(samples)
+    assert (found.rounds, found.estimate.value) == (5, pytest.approx(12e9))
+    assert found.estimate == one([sample(PEAK, n, [n * 4e9] * 5) for n in range(1, 6)]).estimate
+
+
+def test_the_variant_of_a_ceiling_wins_by_the_statistic_of_that_ceiling() -> None:
+    """The higher p75 makes pi, the higher median makes beta."""
+    steady, uneven = [10e9] * 5, [1e9, 1e9, 1e9, 20e9, 20e9]
+    for where, variant in ((PEAK, "uneven"), (READ, "steady")):
+        forms = {"steady": steady, "uneven": uneven}
+        samples = [
+            sample(point(where, variant=v), n, rates) for n in range(1, 6) for v, rates in forms.items()
+        ]
+        assert one(samples).variant == variant
+
+
 def test_beta_is_the_median_of_bytes_per_second() -> None:
     samples = [sample(READ, n, [1e9 * r for r in (10, 20, 30, 40, 90)]) for n in range(1, 6)]
     found = one(samples)

@@ -6,6 +6,7 @@ import dataclasses
 import errno
 import json
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -76,6 +77,46 @@ def test_start_up_imports_nothing_heavy() -> None:
     code = f"import sys, bench.cli; print(sorted({heavy} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_python_without_packages_is_told_so() -> None:
+    done = subprocess.run([sys.executable, "-S", "-m", "bench", "run"], capture_output=True, text=True)
+    told = "Error: the Python package 'typer' is missing: run `make setup` and use .venv/bin/python"
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.startswith(told) and done.stderr.count("\n") == 1
+
+
+LAWS = [sys.executable, "-m", "bench", "laws", "--pi", "9e10", "--beta", "2e10"]
+
+
+def test_terminal_without_greek_gets_question_marks_and_json_stays_utf8() -> None:
+    narrow = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(LAWS, capture_output=True, env=narrow, check=True)
+    assert done.stdout.startswith(b"roof: ? 90.0 GFLOP/s, ? 20.0 GB/s (given)\n")
+    name = ["run", "--device", "sim:\N{GREEK SMALL LETTER PI}"]
+    done = subprocess.run([*LAWS[:3], *name], capture_output=True, env=narrow)
+    assert (done.returncode, done.stderr[:32]) == (3, b"Error: unknown simulated device ")
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams_are_no_failure(closed: str) -> None:
+    done = subprocess.run(["sh", "-c", f"{shlex.join(LAWS)} {closed}"], capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+    done = subprocess.run(
+        ["sh", "-c", f"{shlex.join([*LAWS, '--factor', '0'])} {closed}"], capture_output=True
+    )
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_that_cannot_be_printed_is_one_sentence() -> None:
+    for words in (LAWS, [*LAWS[:3], "--help"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True)
+        assert done.returncode == 5
+        assert (
+            done.stderr.startswith("Error: no space left for the output: ") and done.stderr.count("\n") == 1
+        )
 
 
 def test_reader_that_goes_away_is_no_failure() -> None:
@@ -166,6 +207,8 @@ def test_wrong_flag_is_refused(call: Call) -> None:
         (["--minutes", "0"], "--minutes must be a positive number, got 0"),
         (["--minutes", "nan"], "--minutes must be a positive number, got nan"),
         (["--minutes", "1", "--preset", "quick"], "give --minutes or --preset, not both"),
+        (["--families", "workload", "--no-workloads"], "leaves nothing of --families workload"),
+        (["--resume", "x"], "--resume goes on as the run was begun: leave out --device"),
     ],
 )
 def test_run_refuses_wrong_values(call: Call, words: list[str], told: str) -> None:
@@ -176,7 +219,9 @@ def test_run_refuses_wrong_values(call: Call, words: list[str], told: str) -> No
 
 def test_run_refuses_to_resume_nothing(call: Call, tmp_path: Path) -> None:
     code, _, err = call("run", "--resume", tmp_path)
-    assert (code, err) == (4, f"Error: nothing to resume: {tmp_path} holds no samples.jsonl\n")
+    told = f"Error: nothing to resume: {tmp_path} holds no samples.jsonl; give the folder of a run\n"
+    assert (code, err) == (4, told)
+    assert call("run", "--resume", tmp_path / "samples.jsonl") == (4, "", told)
 
 
 # files
@@ -225,6 +270,7 @@ def test_compare_draws_both(call: Call, folder: Path, monkeypatch: pytest.Monkey
     drawn: list[Any] = []
     monkeypatch.setattr("bench.report.plot.draw", lambda *arguments: drawn.append(arguments))
     assert call("compare", folder, folder, "--plot", folder / "both.png")[0] == 0
+    assert call("compare", folder, folder, "--plot", folder / "no" / "both")[0] == 4
     ((profiles, svg, png),) = drawn
     assert (len(profiles), svg, png) == (2, folder / "both.svg", folder / "both.png")
     code, _, err = call("compare", folder, folder, "--plot", folder / "both.pdf")
@@ -256,7 +302,10 @@ def test_export_refusals(call: Call, folder: Path, tmp_path: Path) -> None:
     code, _, err = call("export", folder, "--to", "xml")
     assert (code, err) == (2, "Error: unknown format 'xml'; valid: csv, json, parquet, prometheus\n")
     code, _, err = call("export", folder, "--to", "csv", "--output", tmp_path / "no" / "t.csv")
-    assert code == 4 and "no such file or directory" in err
+    assert code == 4 and err.startswith(f"Error: {tmp_path / 'no'} is no folder")
+    code, _, err = call("export", folder, "--to", "csv", "--output", tmp_path)
+    assert code == 4 and err.startswith(f"Error: {tmp_path} is a folder: name a file in it")
+    assert call("export", folder, "--to", "csv", "--output", "")[0] == 4
     simulated = written(tmp_path / "s", synthetic_profile(simulated=True))
     code, _, err = call("export", simulated, "--to", "csv")
     assert code == 2 and "--allow-simulated" in err
@@ -309,6 +358,8 @@ def test_laws_of_given_numbers(call: Call) -> None:
         (["--movement", "1"], "--movement and --compute belong together"),
         (["--movement", "1", "--compute", "1", "--flops", "1"], "--movement and --compute stand alone"),
         (["--pi", "1e9", "--beta", "1e9", "--factor", "0"], "--factor must be a positive number"),
+        (["--pi", "1e308", "--beta", "1"], "--pi must lie within 1e-50 to 1e+50, got 1e+308"),
+        (["--movement", "1e-320", "--compute", "1"], "--movement must lie within"),
     ],
 )
 def test_laws_refusals(call: Call, words: list[str], told: str) -> None:

@@ -183,6 +183,7 @@ def test_strict_run_prints_first_and_fails_then(
     monkeypatch.setattr("bench.store.read_profile", lambda path: spoiled)
     said = call(capsys, "run", "--strict")
     assert (said.code, said.out) == (7, "the table\n")
+    assert said.err.splitlines()[0] == f"table, plot and samples: {measured}"
     assert "did not converge: pi" in said.err
     assert call(capsys, "run").code == 0
 

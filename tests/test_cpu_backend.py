@@ -10,10 +10,11 @@ import pytest
 
 from bench.backends.cpu import CpuBackend, chain_counts, form_of
 from bench.errors import DeviceError, VerificationError
-from bench.native import isa
+from bench.native import isa, loops
 from bench.native.emit import Form
 from bench.profile.records import Point, Precision
 from kernels import KERNELS
+from kernels.spec import ChainShape
 
 FP64, FP32 = Precision.of("fp64"), Precision.of("fp32")
 MIB = 1 << 20
@@ -56,6 +57,7 @@ POINTS = [
 def test_every_kind_of_point_is_measured(backend: CpuBackend, point: Point) -> None:
     assert backend.unsupported(point) == ""
     prepared = backend.prepare(point)
+    assert prepared.clock_source == ("host" if point.kernel in ("gemm", "fma-naive") else "")
     backend.verify(prepared)
     taken = backend.measure(prepared, 3, 4)
     assert len(taken) == 4
@@ -107,6 +109,13 @@ def test_a_working_set_is_each_threads_own(backend: CpuBackend) -> None:
     spans = sorted((a - 32768, a + 32768) for a, *_ in prepared.handle.addresses)
     assert all(first[1] <= second[0] for first, second in itertools.pairwise(spans))
     assert prepared.work(1).bytes("L2") == 65536 * threads
+
+
+def test_chains_count_every_lane_of_every_thread(backend: CpuBackend) -> None:
+    assert loops.scalar_fmas(ChainShape(), Form(chains=10), 4, 3, 7) == 7 * loops.CHAIN_UNROLL * 10 * 4 * 3
+    threads, lanes = len(backend.team.cpus), backend.isa.vector_bytes // 8
+    flops = backend.prepare(Point("fma", "fma", "10 chains", FP64, threads=threads)).work(7).flops
+    assert flops == 2 * 7 * loops.CHAIN_UNROLL * 10 * lanes * threads
 
 
 def test_hidden_traffic_is_a_fact(backend: CpuBackend) -> None:

@@ -114,3 +114,15 @@ def test_point_key_is_equal_exactly_when_points_are() -> None:
     assert dataclasses.replace(POINT, sizes={"bytes": 64}).key == POINT.key
     for name, value in (("variant", "s2"), ("store", "ordinary"), ("threads", 3), ("sizes", {"bytes": 65})):
         assert dataclasses.replace(POINT, **{name: value}).key != POINT.key
+
+
+def test_keys_differ_exactly_when_points_do() -> None:
+    changes = [
+        {"variant": "s1u8"},
+        {"threads": 3},
+        {"sizes": {"bytes": 65}},
+        *({"precision": Precision("fp16", "fp32", output)} for output in ("fp16", "fp32")),
+    ]
+    points = [POINT, *(dataclasses.replace(POINT, **change) for change in changes)]  # type: ignore[arg-type]
+    assert len({point.key for point in points}) == len(points)
+    assert dataclasses.replace(POINT).key == POINT.key

@@ -6,6 +6,7 @@ import csv
 import dataclasses
 import json
 import math
+import os
 from pathlib import Path
 from typing import Any
 
@@ -167,6 +168,16 @@ def test_simulated_profile_is_refused_unless_allowed(name: str, tmp_path: Path) 
 def test_unknown_format_lists_the_valid(profile: Profile, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="valid: csv, json, parquet, prometheus"):
         exporters.export(profile, "xml", tmp_path / "x")
+
+
+def test_a_stream_is_written_to_and_stays_what_it_is(profile: Profile, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    exporters.export(profile, "prometheus", pipe)
+    assert pipe.is_fifo()
+    assert os.read(reader, 1 << 16).startswith(b"# HELP roofline_peak_flops")
+    os.close(reader)
 
 
 def test_failed_export_leaves_the_old_file(profile: Profile, tmp_path: Path) -> None:

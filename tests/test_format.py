@@ -62,3 +62,17 @@ def test_laws_document_is_documented() -> None:
 def test_history_ends_with_the_current_version() -> None:
     versions = re.findall(r"(?m)^\| (\d+) \| 20\d\d-", TEXT)
     assert versions == [str(n) for n in range(1, records.SCHEMA_VERSION + 1)]
+
+
+def test_every_name_among_the_plateaus_and_sizes_is_documented(tmp_path: Path) -> None:
+    from bench.running import suite
+    from bench.store import read_log, read_profile
+
+    families = ["fma", "stream", "mix", "gemm", "cache"]
+    folder = suite.run("sim:small-cpu", preset="quick", results=tmp_path, families=families, quiet=True)
+    curves = [c for c in read_profile(folder).curves if c.kind != "cache"]  # those name the levels
+    names = {name for c in curves for name in c.plateaus} | {
+        name for s in read_log(folder).samples for name in s.point.sizes
+    }
+    assert {"half_rate_n", "plateau", "fma"} <= names
+    assert names - QUOTED == set()

@@ -91,6 +91,10 @@ def test_disturbed_repetitions_are_left_out() -> None:
     assert (found.disturbed, found.total, found.fallback) == (1, 7, False)
 
 
+def test_clean_begins_at_98_percent_of_the_cpu() -> None:
+    assert Repetitions(seconds=(1.0, 1.0), cpu_share=(0.98, 0.979)).clean == (True, False)
+
+
 def test_with_too_few_clean_repetitions_all_are_used_and_said_so() -> None:
     repetitions = Repetitions(seconds=(1.0, 2.0, 4.0, 5.0, 8.0), switches=(0, 0, 0, 0, 999))
     found = clean_rates(40.0, repetitions)

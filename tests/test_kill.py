@@ -57,6 +57,25 @@ def test_kill_9_loses_nothing(tmp_path: Path) -> None:
     killed_and_resumed(tmp_path, kills=2, seed=1)
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_every_polite_end_says_how_to_go_on(tmp_path: Path, number: signal.Signals) -> None:
+    words = ("run", "--device", "sim:small-cpu", "--minutes", "1", "--results", str(tmp_path))
+    restored = "import signal as s; [s.signal(n, s.SIG_DFL) for n in (s.SIGTERM, s.SIGHUP)]; "
+    restored += "s.signal(s.SIGINT, s.default_int_handler); from bench.cli import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", restored, *words], cwd=CHECKOUT, text=True, stderr=subprocess.PIPE
+    )
+    while not (found := list(tmp_path.glob("*/*/samples.jsonl"))) or not read_log(found[0].parent).samples:
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(number)
+    _, said = process.communicate(timeout=60)
+    folder, told = found[0].parent, said.splitlines()[-1]
+    assert process.returncode == 130
+    assert told.startswith(f"interrupted; {len(read_log(folder).samples)} samples are kept in {folder}; ")
+    assert told.endswith(f"go on with: python -m bench run --resume {folder}")
+
+
 @pytest.mark.slow
 def test_kill_9_ten_times(tmp_path: Path) -> None:
     killed_and_resumed(tmp_path, kills=10, seed=2)

@@ -45,6 +45,14 @@ def test_a_repetition_takes_the_target_and_moves_the_least_bytes() -> None:
     assert short.bytes_read == 10_000 * BYTES
 
 
+def test_a_sample_names_the_clock_that_timed_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = FakeBackend()
+    assert session(backend).sample(PLANNED, 0).clock_source == "native"
+    prepare = backend.prepare
+    monkeypatch.setattr(backend, "prepare", lambda point: replace(prepare(point), clock_source="host"))
+    assert session(backend).sample(PLANNED, 0).clock_source == "host"
+
+
 def test_a_kernel_without_traffic_has_no_bytes() -> None:
     point = Point("fma", "fma", "12 chains", Precision.of("fp64"))
     sample = session(FakeBackend()).sample(replace(PLANNED, point=point, target=2.5e-3), 0)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from bench.running.progress import Screen, duration
+from bench.running.progress import Screen, counted, duration
 
 
 class Terminal(io.StringIO):
@@ -44,6 +44,19 @@ def test_a_bar_on_a_terminal_says_what_is_measured_and_the_time_left(monkeypatch
     said = terminal.getvalue()
     assert "round 1 of 2" in said and "read fp64  1 min 20 s left" in said
     assert "first beta: 20 GB/s [not markup]" in said
+
+
+def test_a_full_disk_under_the_log_loses_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(sys, "stderr", Full())
+    through_a_stage(Screen())
+
+
+def test_one_is_not_many() -> None:
+    assert [counted(n, "point") for n in (0, 1, 2)] == ["0 points", "1 point", "2 points"]
 
 
 def test_quiet_is_quiet(monkeypatch: pytest.MonkeyPatch) -> None:

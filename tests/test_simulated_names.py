@@ -137,6 +137,8 @@ def test_a_faulty_file_is_refused_with_the_field(tmp_path: Path, values: Any, me
         (b"p: \xff\xfe\n", "broken.yaml is not UTF-8 text"),
         (b"p: .inf\n", "device lacks"),
         (b"", "device must be an object, got NoneType"),
+        (b"1: 2\n", "device has unknown fields: 1"),
+        (b"[" * 5000, "broken.yaml is nested too deeply"),
     ],
 )
 def test_a_file_that_is_no_yaml_is_refused(tmp_path: Path, text: bytes, message: str) -> None:
@@ -148,7 +150,7 @@ def test_a_file_that_is_no_yaml_is_refused(tmp_path: Path, text: bytes, message:
 def test_a_sharp_corner_is_finite(tmp_path: Path) -> None:
     text = json.dumps(changed(T, p=12345.0)).replace("12345.0", ".inf")
     (tmp_path / "sharp.yaml").write_text(text)
-    with pytest.raises(FileError, match=r"device.p must be finite, got inf \(p: 1000 is a sharp corner\)"):
+    with pytest.raises(FileError, match=r"device.p must be finite, got inf \(1000 is a sharp corner\)"):
         open_backend(f"sim:{tmp_path}/sharp.yaml")
 
 

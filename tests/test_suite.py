@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from bench import host
 from bench.backends import Prepared
+from bench.backends.simulation.truth import CATALOGUE
 from bench.errors import DeviceError, FileError, UsageError
 from bench.planning.planned import PRESETS
-from bench.profile.records import Point, Sample
+from bench.profile.records import Point, Repetitions, Sample
 from bench.running import suite
 from bench.running.campaign import GRACE, winners
 from bench.running.runners import Children, InProcess
@@ -257,6 +259,21 @@ def test_ctrl_c_keeps_everything_and_says_how_to_go_on(
     assert len(whole) == rounds
 
 
+def test_a_simulated_file_leaves_no_folder_and_is_not_needed_to_resume(tmp_path: Path) -> None:
+    truth = yaml.safe_load(CATALOGUE.read_text(encoding="utf-8"))["small-cpu"]
+    file = tmp_path / "private" / "mine.yaml"
+    file.parent.mkdir()
+    file.write_text(yaml.safe_dump(truth))
+    log = run(tmp_path / "r", device=f"sim:{file}", preset="quick", families=["fma"])
+    folder = next((tmp_path / "r").glob("*/*"))
+    assert log.header["plan"]["options"]["device"] == "sim:mine.yaml"
+    assert "private" not in (folder / "samples.jsonl").read_text(encoding="utf-8")
+    file.unlink()
+    kept = read_log(folder).samples
+    assert suite.run(resume=folder, quiet=True) == folder
+    assert read_log(folder).samples[: len(kept)] == kept
+
+
 def test_resuming_another_version_or_device_is_refused(
     fake: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -291,8 +308,11 @@ def test_a_login_node_is_spared_unless_asked_for_by_name(
 
 def test_auto_is_the_host(fake: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "login_node", lambda: "")
+    asked: list[str] = []
+    opened = suite.open_device
+    monkeypatch.setattr(suite, "open_device", lambda device: (asked.append(device), opened(device))[1])
     log = run(tmp_path, device="auto", preset="quick", families=["gemm"])
-    assert log.header["plan"]["options"]["device"] == "cpu"
+    assert (asked, log.header["plan"]["options"]["device"]) == (["cpu"], fake.device.id)
 
 
 def test_an_unknown_preset_is_refused(fake: FakeBackend, tmp_path: Path) -> None:
@@ -339,6 +359,21 @@ def test_the_host_is_measured_by_children_only() -> None:
     assert device.kind == "cpu" and isinstance(runner, Children) and runner.process == 0
     with pytest.raises(DeviceError, match="unknown device 'abacus'; valid: cpu, sim:NAME"):
         suite.open_device("abacus")
+
+
+@pytest.mark.parametrize(("ahead", "winner"), [(0.5, "first"), (1.015, "first"), (1.03, "second")])
+def test_the_guess_stands_unless_another_form_is_clearly_faster(ahead: float, winner: str) -> None:
+    from bench.planning.plan import plan
+
+    drafted = plan(FAKE, FakeBackend().variants, "quick", families=["fma"], precisions=["fp64"])
+    runner = InProcess(FakeBackend())
+    samples = [runner.measure(trial, n, 1.0, 100) for n, trial in enumerate(drafted.pilot)]
+    rates = {"first": 1.0, "second": ahead}
+    even = [
+        replace(s, flops=rates[s.point.variant] * 1e9, repetitions=Repetitions(seconds=(1.0,) * 5))
+        for s in samples
+    ]
+    assert winners(drafted.pilot, even) == {"fma/fp64": winner}
 
 
 def test_winners_are_the_highest_medians_of_what_could_be_measured() -> None:

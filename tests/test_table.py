@@ -192,6 +192,12 @@ def test_empty_profile_says_what_is_missing() -> None:
     assert "conditions: not recorded" in text
 
 
+def test_the_pilot_is_no_round() -> None:
+    made = synthetic_profile()
+    with_pilot = replace(made, conditions=({**made.conditions[0], "round": 0}, *made.conditions))
+    assert "conditions: 5 rounds · " in render(with_pilot)
+
+
 def test_absent_things_are_listed_and_then_counted() -> None:
     profile = replace(synthetic_profile(), not_measured=tuple(f"point {i}" for i in range(40)))
     text = section(render(profile), "Not measured")

@@ -18,7 +18,7 @@ class Prepared:
 
     work(amount): Work of one repetition of `amount` units (iterations, blocks or passes)
     least, most, step: allowed amounts;  facts: launch shape, library, ... for the sample
-    handle: the backend's own
+    handle: the backend's own;  clock_source: where it is not the backend's
     """
 
     point: Point
@@ -28,6 +28,7 @@ class Prepared:
     step: int = 1
     facts: dict[str, Any] = field(default_factory=dict)
     handle: Any = None
+    clock_source: str = ""
 
 
 class Backend(Protocol):

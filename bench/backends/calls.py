@@ -105,7 +105,8 @@ def naive(point: Point, kernel: Kernel) -> Prepared:
     def work(amount: int) -> Work:
         return kernel.work(x.itemsize, {"n": NAIVE_ITEMS * NAIVE_STEPS * amount}, point.level)
 
-    return Prepared(point, work, 1, MOST, handle=HostTimed(lambda: body(x, m, NAIVE_STEPS), check))
+    call = HostTimed(lambda: body(x, m, NAIVE_STEPS), check)
+    return Prepared(point, work, 1, MOST, handle=call, clock_source="host")
 
 
 def gemm(point: Point, kernel: Kernel) -> Prepared:
@@ -127,7 +128,7 @@ def gemm(point: Point, kernel: Kernel) -> Prepared:
         return kernel.work(item, point.sizes, point.level).times(amount)
 
     call = HostTimed(lambda: np.matmul(a, b, out=c), check, limits.restore_original_limits)
-    return Prepared(point, work, 1, MOST, facts={"library": blas_name()}, handle=call)
+    return Prepared(point, work, 1, MOST, 1, {"library": blas_name()}, call, "host")
 
 
 @dataclass
@@ -168,7 +169,8 @@ def workload(point: Point, device: Device, native: TimeNative) -> Prepared:
     ready = chosen.prepare(point.threads, sizes, lambda address, blocks: native(address, list(blocks), first))
     facts = {"cold": ready.cold, "source": chosen.source, "in_place": chosen.in_place}
     call = Execution(ready, native, itertools.cycle(ready.windows))
-    return Prepared(point, lambda amount: chosen.work(sizes), 1, 1, facts=facts, handle=call)
+    clock = "" if ready.repeat is None else "host"
+    return Prepared(point, lambda amount: chosen.work(sizes), 1, 1, 1, facts, call, clock)
 
 
 def blas_name() -> str:

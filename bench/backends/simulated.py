@@ -31,6 +31,7 @@ from bench.errors import DeviceError
 from bench.profile import roofline
 from bench.profile.encoding import plain
 from bench.profile.records import Point, Precision, Repetitions
+from kernels import KERNELS
 
 MOST = 1 << 40
 """Units that a repetition may have: nothing is allocated, so nothing but the clock limits them."""
@@ -98,7 +99,9 @@ class SimulatedBackend:
             raise MemoryError(
                 f"{self.device.name}: {cost.allocated:.4g} byte wanted, {memory:.4g} byte there"
             )
-        facts = {"simulated": True, "allocated_bytes": int(cost.allocated)}
+        facts: dict[str, Any] = {"simulated": True, "allocated_bytes": int(cost.allocated)}
+        if point.family == "stream":
+            facts["hidden_traffic"] = price.hidden_traffic(self.truth, KERNELS[point.kernel], point.store)
         prepared = Prepared(point, cost.unit.times, 1, MOST, 1, facts, cost)
         for defect in self.defects:
             prepared = defect.prepare(prepared, cost.allocated)

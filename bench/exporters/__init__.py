@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from bench.errors import UsageError
+from bench.errors import FileError, UsageError
 from bench.profile.records import Profile
 
 FORMATS = {"csv": ".csv", "json": ".json", "parquet": ".parquet", "prometheus": ".prom"}
@@ -43,8 +43,14 @@ def refuse_simulated(profile: Profile, allowed: bool) -> None:
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file that takes the place of `path` in one step, and only if the block ends well.
 
-    The unfinished file does not end like `path`, so that no collector picks it up.
+    The unfinished file does not end like `path`, so that no collector picks it up. What is no
+    file (/dev/stdout, a pipe) is written to: nothing may take its place.
     """
+    _check_place(path)
+    if path.exists() and not path.is_file():
+        with path.open("wb") as stream:
+            yield stream
+        return
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with unfinished.open("wb") as file:
@@ -54,3 +60,11 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
         unfinished.replace(path)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def _check_place(path: Path) -> None:
+    """FileError, in the words of who named `path`, when no file can be there."""
+    if path.is_dir():
+        raise FileError(f"{path} is a folder: name a file in it with --output")
+    if not path.parent.is_dir():
+        raise FileError(f"{path.parent} is no folder: make it, or name another file with --output")

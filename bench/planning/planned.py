@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from bench.profile.records import Point
 
@@ -60,7 +61,7 @@ class Planned:
     amount: int = 0
     expected: float = 0.0
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Identity within a round."""
         return f"{self.regime}/{self.point.key}"

@@ -50,6 +50,8 @@ def loads(text: str) -> Any:
         return json.loads(text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise FormatError(f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
+    except RecursionError:
+        raise FormatError("not JSON of ours: nested too deeply") from None
 
 
 def decode(kind: type[T], value: Any, where: str = "record") -> T:
@@ -59,7 +61,7 @@ def decode(kind: type[T], value: Any, where: str = "record") -> T:
     hints = _hints(typing.cast(Any, kind))
     fields = {f.name: f for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
     if unknown := set(value) - set(fields):
-        raise FormatError(f"{where} has unknown fields: {', '.join(sorted(unknown))}")
+        raise FormatError(f"{where} has unknown fields: {', '.join(sorted(map(str, unknown)))}")
     missing = [n for n, f in fields.items() if n not in value and _required(f)]
     if missing:
         raise FormatError(f"{where} lacks: {', '.join(missing)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 SCHEMA_VERSION = 1
@@ -52,7 +53,7 @@ class Point:
     level:   memory level by name (L1, L2, L3, DRAM), "" where memory plays no part
     access:  read | write | update | copy | triad | none;  store: ordinary | nontemporal | none
     scope:   core | socket | device | all, with `threads` the number of threads that take part
-    sizes:   what fixes the work, by name (bytes, n, rounds, chains), integers
+    sizes:   what fixes the work, by name (bytes, fma, m, n, k, plateau), integers
     """
 
     family: str
@@ -67,11 +68,14 @@ class Point:
     operands: str = "random"
     sizes: Mapping[str, int] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def key(self) -> str:
         """One line that is equal exactly when the points are."""
         sizes = ",".join(f"{k}={v}" for k, v in sorted(self.sizes.items()))
-        parts = (self.family, self.kernel, self.variant, self.precision.label, self.level, self.access)
+        precision = self.precision.label
+        if self.precision.output != self.precision.accumulate:
+            precision += f">{self.precision.output}"
+        parts = (self.family, self.kernel, self.variant, precision, self.level, self.access)
         return "/".join((*parts, self.store, f"{self.scope}{self.threads}", self.operands, sizes))
 
 
@@ -164,7 +168,8 @@ class Ceiling:
     """One measured pi (FLOP/s) or beta (byte/s) with everything that makes it comparable.
 
     quantity: pi | beta;  estimate: median over rounds with the t-interval on logarithms
-    best: best clean repetition seen;  statistic: p75 | median | p90 | best, within a round
+    best: best clean repetition seen, of all where too few were clean
+    statistic: p75 | median | p90 | best, within a round
     rounds: how many independent rounds (processes) stand behind it;  cap: allowed half-width
     converged: None when fewer than 5 rounds ("within this process only"), else width <= cap
     contended: share of the repetitions that were disturbed (evidence, not opinion)
@@ -200,7 +205,11 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """One setting of a sweep: x (FLOP/byte for mix, byte for cache, n for gemm) and its rate."""
+    """One setting of a sweep: x (FLOP/byte for mix, byte for cache, n for gemm) and its rate.
+
+    flops, bytes, seconds: of one repetition
+    rates: one a round, of the rounds that the curve has in common; empty where one of them is missing
+    """
 
     x: float
     estimate: Interval

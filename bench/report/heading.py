@@ -65,10 +65,11 @@ def title(profile: Profile) -> tuple[str, str]:
 
 
 def conditions(profile: Profile) -> str:
-    """One line of what the rounds ran under: ranges of numbers, facts that hold, in file order."""
+    """One line of what pilot (round 0) and rounds ran under: ranges, facts that hold, in file order."""
     rounds = [{**c, **c.get("values", {})} for c in profile.conditions]
     names = dict.fromkeys(name for values in rounds for name in values if name not in ("round", "record"))
-    parts = [f"{len(rounds)} round{'s' * (len(rounds) != 1)}"] if rounds else ["not recorded"]
+    count = sum(values.get("round") != 0 for values in rounds)
+    parts = [f"{count} round{'s' * (count != 1)}"] if rounds else ["not recorded"]
     for name in names:
         text = _condition(name, [_scalar(values.get(name)) for values in rounds])
         parts += [text] if text else []

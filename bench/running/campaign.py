@@ -13,7 +13,7 @@ from bench.fitting.intervals import clean_rates, interval, quantile
 from bench.planning.planned import Plan, Planned
 from bench.planning.timebox import Allotment, Ledger, TimeBox, allot
 from bench.profile.records import Point, Sample
-from bench.running.progress import Screen, duration
+from bench.running.progress import Screen, counted, duration
 from bench.running.runners import Runner
 from bench.store import Store
 
@@ -62,7 +62,7 @@ def winners(trials: Iterable[Planned], samples: Iterable[Sample]) -> dict[str, s
 def named(point: Point) -> str:
     """A point for the progress line."""
     size = ", ".join(f"{k} {v}" for k, v in point.sizes.items() if k != "plateau")
-    threads = f"{point.threads} thread" + ("s" if point.threads > 1 else "")
+    threads = counted(point.threads, "thread")
     return " ".join(filter(None, (point.kernel, point.precision.label, point.level, size, threads)))
 
 
@@ -144,7 +144,7 @@ class Campaign:
                 if known and name not in self.shown:
                     value, point = max(known, key=lambda k: k[0])
                     unit = "FLOP/s" if kernel == "fma" else "byte/s"
-                    how = f"{name}, {point.variant}, {point.threads} threads"
+                    how = f"{name}, {point.variant}, {counted(point.threads, 'thread')}"
                     self.screen.say(f"  {what}: {si(value, unit)} ({how}; the rounds will tell)")
                     self.shown.add(name)
 
@@ -187,7 +187,8 @@ class Campaign:
         """One round in a process of its own; whether it was completed inside the box."""
         number, began = self._number(kind), self.box.elapsed
         points = self._shuffled(allotment.kept, number)
-        text = f"{len(allotment.kept)} points, {duration(self.ledger.round(allotment.kept, allotment.scale))}"
+        cost = duration(self.ledger.round(allotment.kept, allotment.scale))
+        text = f"{counted(len(allotment.kept), 'point')}, {cost}"
         name = f"round {shown} of {of}" if kind == "planned" else f"extra round {shown}, widest intervals"
         self._begin(number, kind, len(points), text, name)
         spent = self.ledger.spent

@@ -134,6 +134,7 @@ class Session:
             read, written = moved_bytes(work, planned.point.level)
             return replace(
                 sample,
+                clock_source=prepared.clock_source or self.backend.clock_source,
                 flops=float(work.flops),
                 bytes_read=float(read),
                 bytes_written=float(written),

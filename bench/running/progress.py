@@ -16,6 +16,11 @@ def duration(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
 
 
+def counted(n: int, noun: str) -> str:
+    """For a reader: 1 point, 2 points."""
+    return f"{n} {noun}{'s' * (n != 1)}"
+
+
 class Screen:
     """Writes to stderr; the bar has no thread of its own, which would disturb the measurement."""
 
@@ -32,8 +37,13 @@ class Screen:
             return
         if self._bar is not None:
             self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
-        else:
+            return
+        try:
             print(line, file=sys.stderr, flush=True)
+        except BrokenPipeError:
+            raise  # whoever read it wants no more
+        except OSError:
+            self.quiet = True  # a full disk under the log is no reason to lose the run
 
     def begin(self, stage: str, points: int) -> None:
         """A stage of so many points begins."""

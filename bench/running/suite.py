@@ -20,7 +20,7 @@ from bench.planning.timebox import TimeBox
 from bench.profile.encoding import FormatError, decode, plain
 from bench.profile.records import SCHEMA_VERSION, TOOL_VERSION, Point, Precision
 from bench.running.campaign import Campaign
-from bench.running.progress import Screen, duration
+from bench.running.progress import Screen, counted, duration
 from bench.running.runners import Children, InProcess, Runner
 from bench.store import SAMPLES, Store, read_log, write_profile
 
@@ -70,6 +70,7 @@ def run(
     screen = Screen(quiet)
     if resume is not None:
         options = _options_of(resume)
+        found, runner = _reopened(resume, options)
     else:
         chosen = preset or preset_for(3.0 if minutes is None else minutes)
         if chosen not in PRESETS:
@@ -78,9 +79,8 @@ def run(
         seed = int.from_bytes(os.urandom(4), "big")
         asked = (tuple(precisions or ()), tuple(families or ()), workloads, seed)
         options = Options(_checked_device(device), box, chosen, threads, *asked)
-    found, runner = open_device(options.device)
-    if resume is None:
-        options = replace(options, memory=_available(found, runner))
+        found, runner = open_device(options.device)
+        options = replace(options, device=found.id, memory=_available(found, runner))
     timebox = TimeBox(runner.now, 60 * options.minutes)
     try:
         drafted = _plan(found, runner, options)
@@ -113,6 +113,17 @@ def open_device(device: str) -> tuple[Device, Runner]:
     if device == "cpu":
         return host.cpu_device(), Children("cpu")
     backend = open_backend(device)
+    return backend.device, InProcess(backend)
+
+
+def _reopened(folder: Path, options: Options) -> tuple[Device, Runner]:
+    """The device of `folder`; a simulated one from its record, though its file be gone or changed."""
+    header = read_log(folder).header
+    if not header.get("simulated"):
+        return open_device(options.device)
+    from bench.backends.simulated import SimulatedBackend
+
+    backend = SimulatedBackend.again(decode(Device, header["device"], "device"))
     return backend.device, InProcess(backend)
 
 
@@ -225,7 +236,7 @@ def _measure(campaign: Campaign, device: Device, resumed: bool) -> None:
     """Say what is going to happen, then do it; an interruption keeps everything and says how to go on."""
     screen, box, store = campaign.screen, campaign.box, campaign.store
     simulated = "SIMULATED, no hardware is measured: " if device.kind == "simulated" else ""
-    screen.say(f"{simulated}{device.name}, {campaign.plan.threads} threads, into {store.folder}")
+    screen.say(f"{simulated}{device.name}, {counted(campaign.plan.threads, 'thread')}, into {store.folder}")
     for remark in host.remarks(device.facts, campaign.runner.conditions()) if not simulated else ():
         screen.say(f"  note: {remark}")
     if resumed:

@@ -122,13 +122,19 @@ def _traffic(
     """Seconds per unit at each level that serves part of it; write-allocate slows the DRAM part."""
     shares = truth.residency(working_set, point.threads)
     traffic = dict.fromkeys(shares, unit.bytes(point.level))
-    if truth.memory.write_allocate and isinstance(kernel.shape, StreamShape) and "DRAM" in traffic:
-        streams = len(kernel.shape.loads) + len(kernel.shape.stores)
-        traffic["DRAM"] *= 1 + hidden_streams(kernel.shape, point.store) / streams
+    if "DRAM" in traffic:
+        traffic["DRAM"] *= 1 + hidden_traffic(truth, kernel, point.store)
     return tuple(
         (level, share * traffic[level] / truth.beta_at(level, kernel.access, point.threads))
         for level, share in shares.items()
     )
+
+
+def hidden_traffic(truth: Truth, kernel: Kernel, store: str) -> float:
+    """Bytes that write-allocate moves in DRAM beside each counted byte."""
+    if not truth.memory.write_allocate or not isinstance(kernel.shape, StreamShape):
+        return 0.0
+    return hidden_streams(kernel.shape, store) / (len(kernel.shape.loads) + len(kernel.shape.stores))
 
 
 def _workload(truth: Truth, point: Point) -> Cost:

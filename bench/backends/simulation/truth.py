@@ -186,6 +186,8 @@ def _read(path: Path) -> Any:
     except yaml.YAMLError as error:
         where = " ".join(str(error).split())
         raise FileError(f"{path.name} is not valid YAML: {where}") from None
+    except RecursionError:
+        raise FileError(f"{path.name} is nested too deeply: a simulated device has two levels") from None
     except UnicodeDecodeError:
         raise FileError(f"{path.name} is not UTF-8 text: a simulated device is a YAML file") from None
     except OSError as error:
@@ -228,7 +230,8 @@ def _check(name: str, value: Any) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise FormatError(f"{name} must be a number, got {value!r}")
     if not math.isfinite(value):
-        raise FormatError(f"{name} must be finite, got {value} (p: 1000 is a sharp corner)")
+        corner = " (1000 is a sharp corner)" if name == "device.p" else ""
+        raise FormatError(f"{name} must be finite, got {value}{corner}")
     may_be_zero = name.rsplit(".", 1)[1] in _MAY_BE_ZERO
     if value < 0 or (value == 0 and not may_be_zero):
         raise FormatError(f"{name} must {'not be negative' if may_be_zero else 'be positive'}, got {value}")
@@ -242,7 +245,8 @@ def _check_names(truth: Truth) -> None:
         raise FormatError(f"device.pi needs at least one precision of: {', '.join(ITEM_BYTES)}")
     if unknown := set(truth.pi) - set(ITEM_BYTES):
         known = ", ".join(ITEM_BYTES)
-        raise FormatError(f"device.pi has unknown precisions: {', '.join(sorted(unknown))}; known: {known}")
+        named = ", ".join(sorted(map(str, unknown)))
+        raise FormatError(f"device.pi has unknown precisions: {named}; known: {known}")
     if both := set(truth.pi) & set(truth.unsupported):
         raise FormatError(
             f"device.unsupported names a precision that device.pi has: {', '.join(sorted(both))}"
