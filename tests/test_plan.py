@@ -129,7 +129,7 @@ def test_presets_measure_more_with_more_time() -> None:
 def test_stores_and_accesses_of_the_streams() -> None:
     found = {
         (p.point.kernel, p.point.access, p.point.store)
-        for p in planned().points
+        for p in planned("full").points
         if p.point.family == "stream" and p.point.scope == "all"
     }
     assert ("read", "read", "none") in found and ("update", "update", "ordinary") in found

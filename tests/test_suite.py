@@ -201,6 +201,16 @@ def test_a_run_that_is_over_is_resumed_without_measuring(fake: FakeBackend, tmp_
     assert after.samples == before.samples
 
 
+def test_a_finished_run_is_not_measured_on(
+    fake: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path, preset="quick", families=["fma"])
+    folder = next(tmp_path.glob("*/*"))
+    monkeypatch.setattr(suite, "_measure", lambda *_: pytest.fail("it measured again"))
+    suite.run(resume=folder, quiet=False)
+    assert f"{folder} is finished" in capsys.readouterr().err
+
+
 def test_a_resumed_run_keeps_its_sizes_when_memory_has_become_scarce(
     fake: FakeBackend, tmp_path: Path
 ) -> None:

@@ -103,17 +103,16 @@ def with_ceilings(**changes: Any) -> Profile:
 def test_verdicts_in_words() -> None:
     assert roofs.verdict(ceiling("pi", G)) == "ok"
     assert roofs.verdict(ceiling("pi", G, converged=False)) == "did not converge"
-    assert roofs.verdict(ceiling("pi", G, converged=None)) == "within this process only"
+    assert roofs.verdict(ceiling("pi", G, converged=None, rounds=1)) == "within this process only"
+    assert roofs.verdict(ceiling("pi", G, converged=None, rounds=4)) == "few rounds"
     assert roofs.verdict(ceiling("pi", G, contended=0.5, converged=False)) == "did not converge, contended"
     assert roofs.verdict(ceiling("pi", G, checks={"repetitions": "too few"})) == "contended"
 
 
 def test_shared_verdict_is_said_once() -> None:
     text = render(with_ceilings(converged=None, rounds=2, contended=0.0))
-    assert section(text, "Compute ceilings π").startswith(
-        "  p75 of 2 rounds; all: within this process only; best"
-    )
-    assert text.count("within this process only") == 2
+    assert section(text, "Compute ceilings π").startswith("  p75 of 2 rounds; all: few rounds; best")
+    assert text.count("few rounds") == 2
 
 
 def test_verdict_of_the_one_thread_value_is_not_lost() -> None:

@@ -18,7 +18,7 @@ from bench import host
 from bench.backends import Prepared, calls
 from bench.device import Device
 from bench.errors import DeviceError
-from bench.native import emit, isa, jit, loops
+from bench.native import abi, emit, isa, jit, loops
 from bench.native.arena import Arena, block
 from bench.native.check import at, check_loop
 from bench.native.emit import Form
@@ -90,11 +90,11 @@ class CpuBackend:
         """Iterations of the warm-up chain that take loops.WARM_SECONDS."""
         trial = 20_000
         for args in self._warm:
-            args[4] = trial
+            args[abi.SPAN] = trial
         rows = self.team.run(self._chain, self._warm, (self._chain, self._warm), np.zeros(5, np.int64))
         seconds = min(loops.repetitions(rows).seconds)
         for args in self._warm:
-            args[4] = max(1, int(trial * loops.WARM_SECONDS / max(seconds, 1e-7)))
+            args[abi.SPAN] = max(1, int(trial * loops.WARM_SECONDS / max(seconds, 1e-7)))
 
     def begin_round(self, round: int) -> None:
         """Nothing to do: rounds of a real device differ by themselves."""

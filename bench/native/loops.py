@@ -18,7 +18,7 @@ from kernels.mix import BLOCK_VECTORS
 from kernels.spec import ChainShape, MixShape, Shape
 
 WARM_SECONDS = 1.2e-3
-"""Chain before every repetition: longer than the clock ramp after a pause leaves visible."""
+"""Chain after a pause: longer than the clock's ramp leaves visible."""
 
 
 @dataclass

@@ -26,7 +26,7 @@ class Preset:
 
 PRESETS = {
     "quick": Preset("quick", 1, 4, 3, 3, 0),
-    "standard": Preset("standard", 3, 6, 5, 8, 1),
+    "standard": Preset("standard", 3, 5, 5, 8, 1),
     "full": Preset("full", 15, 12, 8, 24, 2),
 }
 

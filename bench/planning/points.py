@@ -92,10 +92,10 @@ STREAMS = {
 
 
 def streams(draft: Draft) -> None:
-    """DRAM bandwidths per access and store kind; the quick preset leaves out scale and add."""
+    """DRAM bandwidths per access and store kind; scale and add, accesses like others, only when full."""
     for name in draft.precisions if draft.detail == 2 else draft.precisions[:1]:
         for kernel, (_, _, stores, shared, least) in STREAMS.items():
-            if draft.detail == 0 and kernel != shared:
+            if draft.detail < 2 and kernel != shared:
                 continue
             for store, (scope, threads) in product(stores, draft.scopes):
                 if scope == "all" or draft.detail >= least:
@@ -176,7 +176,8 @@ def cache(draft: Draft) -> None:
             for level, size in flat.items():
                 sized = {"bytes": size, "plateau": 1}
                 draft.add(_working_set(draft, replace(point, level=level, sizes=sized)), tuned_here=True)
-            for size in grid if access == "read" or draft.detail == 2 else ():
+            swept = draft.detail == 2 or (scope, access) == ("all", "read")
+            for size in grid if swept else ():
                 level = sizes.level_of(draft.device, size, threads)
                 draft.add(_working_set(draft, replace(point, level=level, sizes={"bytes": size})))
 

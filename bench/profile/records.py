@@ -171,7 +171,7 @@ class Ceiling:
     best: best clean repetition seen, of all where too few were clean
     statistic: p75 | median | p90 | best, within a round
     rounds: how many independent rounds (processes) stand behind it;  cap: allowed half-width
-    converged: None when fewer than 5 rounds ("within this process only"), else width <= cap
+    converged: None when fewer than 5 rounds (no verdict), else width <= cap
     contended: share of the repetitions that were disturbed (evidence, not opinion)
     hidden_traffic: write-allocate and other bytes moved but not counted, bytes per counted byte
     """

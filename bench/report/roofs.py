@@ -14,6 +14,7 @@ STREAMS = {"read": "1R", "write": "1W", "update": "1R+1W", "copy": "1R+1W", "tri
 """Byte convention: the streams of item size that each access counts (R loaded, W stored)."""
 
 PROCESS_ONLY = "within this process only"
+FEW_ROUNDS = "few rounds"
 NOT_CONVERGED = "did not converge"
 
 CONTENDED = 0.2
@@ -105,7 +106,8 @@ def chosen(curve: Curve) -> Fit | None:
 
 def verdict(ceiling: Ceiling) -> str:
     """Whether the value may be relied on, in words: ok, did not converge, contended, ..."""
-    words = {None: PROCESS_ONLY, False: NOT_CONVERGED, True: ""}[ceiling.converged]
+    unknown = PROCESS_ONLY if ceiling.rounds < 2 else FEW_ROUNDS
+    words = {None: unknown, False: NOT_CONVERGED, True: ""}[ceiling.converged]
     parts = [words] if words else []
     if ceiling.contended >= CONTENDED or TOO_FEW_CLEAN in ceiling.checks:
         parts.append("contended")

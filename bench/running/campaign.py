@@ -17,6 +17,9 @@ from bench.running.progress import Screen, counted, duration
 from bench.running.runners import Runner
 from bench.store import Store
 
+FINISHED = "finished"
+"""Text of the last note of a run that came to its end by itself."""
+
 PILOT_SHARE = 0.2
 CLEARLY = 1.02
 """Factor by which another variant must beat the guess in the pilot."""
@@ -88,7 +91,7 @@ class Campaign:
         self.planned_rounds(points)
         self.extra_rounds(points)
         self.screen.end()
-        self.store.append_note(text="finished", not_measured=[*self.plan.notes, *self.unmeasured(points)])
+        self.store.append_note(text=FINISHED, not_measured=[*self.plan.notes, *self.unmeasured(points)])
 
     def _remember(self, points: Sequence[Planned]) -> None:
         """Learn the costs of what an interrupted run measured."""

@@ -19,7 +19,7 @@ from bench.planning.plan import FAMILIES, PRESETS, Plan, plan, preset_for
 from bench.planning.timebox import TimeBox
 from bench.profile.encoding import FormatError, decode, plain
 from bench.profile.records import SCHEMA_VERSION, TOOL_VERSION, Point, Precision
-from bench.running.campaign import Campaign
+from bench.running.campaign import FINISHED, Campaign
 from bench.running.progress import Screen, counted, duration
 from bench.running.runners import Children, InProcess, Runner
 from bench.store import SAMPLES, Store, read_log, write_profile
@@ -86,9 +86,13 @@ def run(
         drafted = _plan(found, runner, options)
         store = _resumed(resume, found) if resume else _created(results, found, options, drafted)
         with store:
-            _measure(
-                Campaign(runner, store, timebox, drafted, screen, options.seed), found, resume is not None
-            )
+            if any(note.get("text") == FINISHED for note in store.notes):
+                screen.say(
+                    f"{store.folder} is finished; measuring on until it pleases would spoil its intervals"
+                )
+            else:
+                campaign = Campaign(runner, store, timebox, drafted, screen, options.seed)
+                _measure(campaign, found, resume is not None)
             _derive(store)
             return store.folder
     finally:
