@@ -145,7 +145,7 @@ def test_fit_shows_intervals_overlap_and_limits() -> None:
 
 def test_workload_line_has_every_number() -> None:
     row = line(render(synthetic_profile()), "spmv-csr  ")
-    expected = "fp64 0.159 3.22 GFLOP/s 2.06 GFLOP/s 64 % ± 3.5 % memory 98 % 48.6 ms 31.1 ms"
+    expected = "fp64 0.159 3.22 GFLOP/s 2.06 GFLOP/s 64 % ±3.5 % memory 98 % 48.6 ms 31.1 ms"
     assert row.split()[1:] == expected.split()
 
 

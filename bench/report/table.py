@@ -122,7 +122,7 @@ def _workload_name(p: Placement, profile: Profile) -> str:
 
 def _give_or_take(p: Placement) -> str:
     width = p.efficiency.half_width
-    return "" if width is None else plus_minus(width) if width < 1 else "± > 99 %"
+    return "" if width is None else plus_minus(width).replace("± ", "±") if width < 1 else "±>99 %"
 
 
 def _workload_line(name: str, p: Placement) -> Sequence[str]:
