@@ -252,6 +252,13 @@ def test_above_the_roof_is_said_in_words_and_not_before_three_percent() -> None:
     assert fast.idle <= 1
 
 
+def test_above_the_roof_by_less_than_the_interval_is_no_alarm() -> None:
+    seconds = (0.06, 0.08, 0.11)
+    p = one(*(sample(s, 1e9, 1e9, 1e9, round=n) for n, s in enumerate(seconds, 1)))
+    assert p.efficiency.low is not None and p.efficiency.low < 1.0 < 1.2 < p.efficiency.value
+    assert p.note.startswith("25% above its roof, which lies within its interval")
+
+
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
 def test_impossible_times_are_refused_by_name(bad: float) -> None:
     samples = [sample(1.0, 1e9, 1e9, 1e9), sample([1.0, bad], 1e9, 1e9, 1e9, round=2, kernel="dot")]

@@ -192,4 +192,5 @@ def _working_set(draft: Draft, point: Point) -> Planned:
 def workloads(draft: Draft, found: Sequence[Point]) -> None:
     """Real workloads, at least one whole execution a repetition."""
     for point in found:
-        draft.add(Planned(point, 1, CAP_CURVE, MEDIAN, 0.02, 1e-3, 0.08, 5))
+        visits = 2 if draft.detail else 1
+        draft.add(Planned(point, 1, CAP_CURVE, MEDIAN, 0.02, 1e-3, 0.08, 5, visits=visits))
