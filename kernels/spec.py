@@ -6,8 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-ITEM_BYTES = {"fp64": 8, "fp32": 4}
-"""Bytes of one item of each precision that the loops below are written for."""
+ITEM_BYTES = {"fp64": 8, "fp32": 4, "fp16": 2, "bf16": 2, "int32": 4, "int8": 1, "fp8": 1}
+"""Bytes of one item of each input type."""
+
+LOOPED = ("fp64", "fp32")
+"""Precisions that the plain bodies and the loops emitted for CPUs are written for."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,12 @@ class LibraryShape:
     """The loop lives in a library (BLAS): there is no machine code of ours to count."""
 
 
-Shape = ChainShape | StreamShape | MixShape | LibraryShape
+@dataclass(frozen=True)
+class TensorShape:
+    """Matrix instructions on operands that stay in registers or shared memory: GPUs only."""
+
+
+Shape = ChainShape | StreamShape | MixShape | LibraryShape | TensorShape
 
 
 @dataclass(frozen=True)
@@ -113,3 +121,74 @@ class Kernel:
     reference: Callable[..., Any]
     shape: Shape
     summary: str = ""
+
+
+@dataclass(frozen=True)
+class Expect:
+    """What the machine code of one CUDA form must hold; `python -m bench audit` compiles, reads and checks it.
+
+    opcodes:    {regular expression of a whole SASS opcode with its suffixes: count} per trip of the hot
+                loop as written in the source (a compiler's further unrolling is divided out), or in the
+                whole function where `loop` is False
+    share:      least share of all instructions of the hot loop that `opcodes` make up, 0 where none is asked
+    load_bits:  width that every global load and store of the bulk data must have, 0 where there is none
+    registers:  most registers a thread may use;  forbidden: opcodes that must not occur (spills never may)
+    """
+
+    opcodes: Mapping[str, int]
+    loop: bool = True
+    share: float = 0.0
+    load_bits: int = 0
+    registers: int = 255
+    forbidden: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class CudaForm:
+    """One __global__ function of a family: what it measures, how it is launched, what it must compile to.
+
+    entry:     its name;  code: the C++ that stamps it out of the family's preamble
+    kernel:    name in kernels.KERNELS;  precision: label of the precision ("fp32", "fp16>fp32 matrix")
+    variant:   its name within the kernel, as in Point.variant less the block size ("v16 l4", "8 chains")
+    items:     cover: items a thread handles;  persistent: 0
+    flops:     FLOP (multiply-add 2) of one thread in one trip of its counted loop (chains, matrix
+               instructions), 0 where the kernel's cost says it
+    grid:      cover (as many blocks as the items need) | persistent (what fits on the device at once)
+    blocks:    block sizes worth trying, best guess first;  shared_bytes: dynamic shared memory
+    least_cc:  compute capability x 10 from which it exists;  only: targets it is made for ("90a"), else all
+    shim:      whether it also compiles for the CPU (no inline PTX, no barrier)
+    """
+
+    entry: str
+    code: str
+    kernel: str
+    precision: str
+    variant: str
+    expect: Expect
+    items: int = 0
+    flops: int = 0
+    grid: str = "cover"
+    blocks: tuple[int, ...] = (256,)
+    shared_bytes: int = 0
+    least_cc: int = 70
+    only: tuple[str, ...] = ()
+    shim: bool = True
+
+
+@dataclass(frozen=True)
+class CudaFamily:
+    """The CUDA C++ of a family: the preamble all its functions share, and the functions.
+
+    Every function has one signature, so that one launcher serves all:
+        extern "C" __global__ void entry(T* a, const T* b, const T* c, const S* s, long long n, int count)
+    stream, mix: a is stored to, b and c are loaded, s[0] is the factor, n items an array
+    fma, tensor: a gets one result a thread (for n threads), b are operands, s[0] is m, count trips
+    """
+
+    preamble: str
+    forms: tuple[CudaForm, ...]
+
+    def source(self, *entries: str) -> str:
+        """C++ of the named functions, of all without names; KeyError for one that does not exist."""
+        known = {form.entry: form.code for form in self.forms}
+        return "\n".join([self.preamble, *(known[name] for name in entries or known)]) + "\n"

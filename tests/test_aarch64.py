@@ -17,7 +17,7 @@ from bench.native.check import BLOCKS, GUARD_BYTES, check_loop
 from bench.native.emit import Form
 from bench.native.loops import block_bytes
 from kernels import KERNELS
-from kernels.spec import ITEM_BYTES, ChainShape
+from kernels.spec import LOOPED, ChainShape
 from tests.test_native import forms
 
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
@@ -55,7 +55,7 @@ def emulated(binary: Path, span: int) -> Any:
     return call
 
 
-@pytest.mark.parametrize("precision", ITEM_BYTES)
+@pytest.mark.parametrize("precision", LOOPED)
 @pytest.mark.parametrize("name", [n for n, k in KERNELS.items() if k.family not in ("gemm", "cache")])
 def test_loop_equals_its_reference_on_aarch64(name: str, precision: str, tmp_path: Path) -> None:
     kernel = KERNELS[name]

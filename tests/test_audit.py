@@ -11,7 +11,7 @@ from bench.backends.cpu import chain_counts
 from bench.native import audit, emit, isa, jit
 from bench.native.emit import Form
 from kernels import KERNELS
-from kernels.spec import ITEM_BYTES, Kernel
+from kernels.spec import LOOPED, Kernel
 
 ISAS = list(isa.KNOWN.values())
 MACHINES = [*ISAS, isa.host()]
@@ -28,7 +28,7 @@ def layouts(kernel: Kernel) -> list[Form]:
     return [Form(s, u, 0, n, p) for s, u in shapes for n in stores for p in (False, True)]
 
 
-@pytest.mark.parametrize("precision", ITEM_BYTES)
+@pytest.mark.parametrize("precision", LOOPED)
 @pytest.mark.parametrize("target", MACHINES, ids=lambda t: f"{t.name}-{t.cpu}")
 def test_chains_hold_exactly_the_declared_arithmetic(target: isa.Isa, precision: str) -> None:
     kernel = KERNELS["fma"]
@@ -41,7 +41,7 @@ def test_chains_hold_exactly_the_declared_arithmetic(target: isa.Isa, precision:
 @pytest.mark.parametrize("target", MACHINES, ids=lambda t: f"{t.name}-{t.cpu}")
 @pytest.mark.parametrize("kernel", LOOPS, ids=lambda k: k.name)
 def test_loops_hold_exactly_the_declared_traffic_and_arithmetic(kernel: Kernel, target: isa.Isa) -> None:
-    for precision in ITEM_BYTES:
+    for precision in LOOPED:
         for form in layouts(kernel)[:: 1 if precision == "fp64" else 4]:
             text = jit.assembly(emit.loop_ir(kernel.shape, form, target, precision), target)
             assert audit.audit(text, kernel, form, target, precision) == [], (precision, form)

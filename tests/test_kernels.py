@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from kernels import FAMILIES, KERNELS, gemm, mix, stream
-from kernels.spec import ITEM_BYTES, Kernel, StreamShape, Work
+from kernels.spec import ITEM_BYTES, LOOPED, Kernel, StreamShape, Work
 from tests.counting import Array, Number
 
 ITEM = 8
@@ -129,7 +129,7 @@ def test_table_of_contents_is_complete_and_unique() -> None:
     names = [kernel.name for family in FAMILIES.values() for kernel in family]
     assert len(names) == len(set(names)) == len(KERNELS)
     assert all(kernel.family == family for family, members in FAMILIES.items() for kernel in members)
-    assert set(ITEM_BYTES) == {"fp64", "fp32"}
+    assert LOOPED == ("fp64", "fp32") and set(LOOPED) <= set(ITEM_BYTES)
 
 
 def test_the_count_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:

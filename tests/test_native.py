@@ -18,7 +18,7 @@ from bench.native.loops import Window
 from bench.native.memory import HUGE_PAGE, Region
 from bench.native.team import Team
 from kernels import KERNELS
-from kernels.spec import ITEM_BYTES
+from kernels.spec import LOOPED
 
 HOST = isa.host()
 
@@ -45,7 +45,7 @@ def forms(name: str) -> list[Form]:
     return [Form(1, 4), Form(2, 4), Form(1, 8, nontemporal=True)]
 
 
-@pytest.mark.parametrize("precision", ITEM_BYTES)
+@pytest.mark.parametrize("precision", LOOPED)
 @pytest.mark.parametrize("name", [n for n, k in KERNELS.items() if k.family != "gemm"])
 def test_every_loop_equals_its_reference(name: str, precision: str) -> None:
     for form in forms(name):

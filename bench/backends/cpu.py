@@ -28,7 +28,7 @@ from bench.profile.records import Point, Precision, Repetitions
 from kernels import KERNELS
 from kernels.fma import FACTOR
 from kernels.mix import BLOCK_VECTORS
-from kernels.spec import ITEM_BYTES, ChainShape, Kernel, LibraryShape, StreamShape, Work
+from kernels.spec import ITEM_BYTES, LOOPED, ChainShape, Kernel, LibraryShape, StreamShape, Work
 from kernels.stream import hidden_streams
 
 NAP_NS = 500_000
@@ -109,7 +109,7 @@ class CpuBackend:
         """The reason why a point cannot be measured on this CPU, "" if it can."""
         if reason := self.device.precisions.get(point.precision.inputs, ""):
             return reason
-        if point.precision.inputs not in ITEM_BYTES and point.family != "workload":
+        if point.precision.inputs not in LOOPED and point.family != "workload":
             return f"no loop for {point.precision.inputs} in this version"
         if point.threads > len(self.team.cpus):
             return f"{point.threads} threads wanted, {len(self.team.cpus)} CPUs may be used"

@@ -11,7 +11,7 @@ from bench.planning import points
 from bench.planning.planned import PRESETS, Plan, Planned
 from bench.planning.points import Draft
 from bench.profile.records import Point, Precision
-from kernels.spec import ITEM_BYTES
+from kernels.spec import LOOPED
 
 __all__ = ["FAMILIES", "PRESETS", "Plan", "plan", "preset_for"]
 
@@ -61,7 +61,7 @@ def plan(
     if not 1 <= count <= device.threads:
         raise UsageError(f"--threads {count}: this device has 1 to {device.threads} threads for us")
     names = usable_precisions(device, precisions)
-    looped = tuple(n for n in names if n in ITEM_BYTES and not device.precisions[n])
+    looped = tuple(n for n in names if n in LOOPED and not device.precisions[n])
     draft = Draft(device, chosen, count, memory or device.memory_bytes, looped)
     _fill(draft, asked, names, workloads)
     return _finished(draft, variants)

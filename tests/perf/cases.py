@@ -15,7 +15,7 @@ from bench.planning import sizes
 from bench.planning.points import KNEE, TUNED_AT
 from bench.profile.records import Point
 from bench.profile.roofline import ridge_point
-from kernels.spec import ITEM_BYTES
+from kernels.spec import ITEM_BYTES, LOOPED
 from tests.perf.blas import BareGemm
 from tests.perf.pairs import Side, Window, fastest, interleave, rate
 from tests.perf.reference import ARRAYS, Arrays, CacheSide, PeakSide, Reference, StreamSide, Team
@@ -207,7 +207,7 @@ def comparisons(race: Race, only: Collection[str], teams: Sequence[int]) -> Iter
     """Every comparison whose name is in `only`; GEMM last, since BLAS threads spin on after their work."""
     everyone = max(teams)
     if "peak" in only:
-        yield from (peak(race, precision, threads) for threads in teams for precision in ITEM_BYTES)
+        yield from (peak(race, precision, threads) for threads in teams for precision in LOOPED)
     for threads in teams:
         for kernel in (k for k in ARRAYS if k in only):
             yield from (stream(race, kernel, store, threads) for store in STORES.get(kernel, BOTH_STORES))
@@ -215,11 +215,11 @@ def comparisons(race: Race, only: Collection[str], teams: Sequence[int]) -> Iter
             for level, size in sizes.plateaus(race.suite.backend.device, threads)[0].items():
                 yield cache(race, level, size, threads)
     if "sweep" in only:
-        for kernel, threads, precision in product(SWEEPS, teams, ITEM_BYTES):
+        for kernel, threads, precision in product(SWEEPS, teams, LOOPED):
             if precision == "fp64" or threads == everyone:
                 yield from sweep(race, kernel, precision, threads)
     if "gemm" in only:
-        yield from (gemm(race, precision, threads) for threads in teams for precision in ITEM_BYTES)
+        yield from (gemm(race, precision, threads) for threads in teams for precision in LOOPED)
 
 
 NAMES = ("peak", *ARRAYS, "cache", "sweep", "gemm")
