@@ -10,7 +10,7 @@ from typing import Any
 
 from bench.errors import FileError, UsageError
 from bench.fitting.intervals import student
-from bench.profile.records import Ceiling, Interval, Profile
+from bench.profile.records import WHOLE, Ceiling, Interval, Profile
 from bench.report import heading
 
 MARGIN = 0.03
@@ -27,8 +27,8 @@ SAME, FASTER, SLOWER, CANNOT_TELL = "same", "faster", "slower", "cannot tell"
 OCCASION = ("time", "command")
 """Provenance that differs between any two runs and explains nothing."""
 
-KEY = ("quantity", "level", "kernel", "access", "store", "scope", "operands", "regime", "statistic")
-"""What must be equal, beside the precision and (unless scope is all) the threads, to compare two ceilings."""
+KEY = ("quantity", "level", "kernel", "access", "store", "operands", "regime", "statistic")
+"""What must be equal, beside the precision, scope and (unless of the whole device) threads, to compare."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def ceiling_name(ceiling: Ceiling) -> str:
         store = " nontemporal" if ceiling.store == "nontemporal" else ""
         kernel = ceiling.kernel.removeprefix("cache-")
         parts = [f"beta {ceiling.level} {kernel}{store}", ceiling.precision.label]
-    parts += [] if ceiling.scope == "all" else [f"{ceiling.scope}/{ceiling.threads}"]
+    parts += [] if ceiling.scope in WHOLE else [f"{ceiling.scope}/{ceiling.threads}"]
     parts += [] if ceiling.regime == "typical" else [ceiling.regime]
     parts += [] if ceiling.operands == "random" else [ceiling.operands]
     return ", ".join(parts)
@@ -157,10 +157,10 @@ def differences(a: Profile, b: Profile) -> Iterator[Difference]:
     for what in dict.fromkeys((*left, *right)):
         if what != "round" and _notable(left.get(what), right.get(what)):
             yield Difference("conditions", what, _said(left, what), _said(right, what))
-    threads = [sorted({c.threads for c in p.ceilings if c.scope == "all"}) for p in (a, b)]
+    threads = [sorted({c.threads for c in p.ceilings if c.scope in WHOLE}) for p in (a, b)]
     if threads[0] != threads[1]:
         said = [", ".join(map(str, counts)) or "none" for counts in threads]
-        yield Difference("ceilings", "threads of scope all", said[0], said[1])
+        yield Difference("ceilings", "threads or SMs of the whole device", said[0], said[1])
 
 
 def _by_key(profile: Profile, side: str, doubles: list[str]) -> dict[tuple[Any, ...], Ceiling]:
@@ -169,7 +169,7 @@ def _by_key(profile: Profile, side: str, doubles: list[str]) -> dict[tuple[Any, 
         key = (
             *(getattr(ceiling, name) for name in KEY),
             ceiling.precision.label,
-            None if ceiling.scope == "all" else ceiling.threads,
+            None if ceiling.scope in WHOLE else (ceiling.scope, ceiling.threads),
         )
         if key in found:
             doubles.append(f"{side} holds {ceiling_name(ceiling)} more than once; the first is compared")

@@ -222,9 +222,11 @@ def test_hidden_traffic_clock_and_energy_come_from_the_samples() -> None:
     copy = point(READ, kernel="copy", access="copy", store="ordinary")
     assert one(rounds(copy, [1e9] * 2, facts={"hidden_traffic": 0.5})).hidden_traffic == 0.5
     assert one(rounds(copy, [1e9] * 2)).hidden_traffic == 0.0
-    found = one(rounds(PEAK, [96e9] * 2, clock_hz=(3e9,) * 5, power_w=(48.0,) * 5))
+    found = one(rounds(PEAK, [96e9] * 2, clock_hz=(3e9,) * 5, power_w=(48.0,) * 5, flops=30e9))
     assert (found.clock_hz, found.per_clock_per_unit) == (3e9, pytest.approx(16.0))
     assert found.energy_j == pytest.approx(0.5e-9)
+    short = one(rounds(PEAK, [96e9] * 2, clock_hz=(3e9,) * 5, power_w=(48.0,) * 5, flops=19e9))
+    assert short.energy_j is None, "under a second of load a board's power meter shows something else"
     bare = one(rounds(PEAK, [96e9] * 2))
     assert (bare.clock_hz, bare.per_clock_per_unit, bare.energy_j) == (None, None, None)
 

@@ -115,7 +115,7 @@ def test_keys_pair_ceilings_and_the_rest_is_listed() -> None:
     ]
     assert found.only_a == ("beta DRAM copy, fp64",)
     assert found.only_b == ("beta DRAM copy nontemporal, fp64",)
-    assert compare.Difference("ceilings", "threads of scope all", "2", "2, 4") in found.differences
+    assert compare.Difference("ceilings", "threads or SMs of the whole device", "2", "2, 4") in found.differences
 
 
 def test_one_core_and_burst_and_zeros_are_not_mixed_with_the_rest() -> None:
@@ -123,6 +123,12 @@ def test_one_core_and_burst_and_zeros_are_not_mixed_with_the_rest() -> None:
     found = compare.compare(profile(pi(1e9)), profile(*others))
     assert found.rows == ()
     assert found.only_b == ("pi fp64 fma, core/1", "pi fp64 fma, burst", "pi fp64 fma, zeros")
+
+
+def test_the_whole_of_a_gpu_pairs_with_the_whole_of_a_host() -> None:
+    gpu = profile(pi(9e12, scope="device", threads=132))
+    (row,) = compare.compare(profile(pi(1e12)), gpu).rows
+    assert (row.name, row.threads_a, row.threads_b) == ("pi fp64 fma", 2, 132)
 
 
 def test_a_profile_against_itself_is_the_same_or_cannot_be_told() -> None:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from bench.profile.records import TOOL_VERSION, Ceiling, Curve, Fit, Interval, Placement, Precision, Profile
+from bench.profile.records import (
+    TOOL_VERSION,
+    WHOLE,
+    Ceiling,
+    Curve,
+    Fit,
+    Interval,
+    Placement,
+    Precision,
+    Profile,
+)
 from bench.report import heading
 
 TEXT, NUMBER, COUNT, TRUTH = "text", "number", "count", "truth"
@@ -127,7 +137,7 @@ def _name(ceiling: Ceiling) -> str:
         inputs = ceiling.precision.inputs
         parts = [ceiling.level.lower(), kernel, "" if inputs == "fp64" else inputs]
     parts += [ceiling.store if ceiling.store == "nontemporal" else ""]
-    parts += ["" if ceiling.scope == "all" else ceiling.scope]
+    parts += ["" if ceiling.scope in WHOLE else ceiling.scope]
     return "_".join(part for part in parts if part)
 
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from bench.fitting.curves import curves
+from bench.fitting import in_theory
+from bench.fitting.curves import curves, is_square, rate_unit
+from bench.fitting.fit import can_fit
 from bench.fitting.intervals import CAP_CACHE, CAP_PI, MEDIAN, MIN_ROUNDS, P75, memory_cap
 from bench.fitting.pooled import Pooled, pool, usable, winner
 from bench.profile.records import SCHEMA_VERSION, Ceiling, Placement, Point, Profile, Sample
 
-PI_FAMILIES, BETA_FAMILIES = ("fma", "gemm"), ("stream", "cache")
+PI_FAMILIES, BETA_FAMILIES = ("fma", "tensor", "gemm"), ("stream", "cache")
+UNITS = ("vector", "matrix", "library")
 
 LEVEL_ORDER = ("L1", "L2", "L3", "DRAM")
 REGIME_ORDER = ("typical", "sustained", "burst")
+
+ENERGY_SECONDS = 1.0
+"""Repetitions of a sample must last so long together that its power means anything."""
 
 
 def _is_textbook(point: Point) -> bool:
@@ -40,10 +47,11 @@ def _group(pooled: Pooled) -> tuple[object, ...]:
     return p.precision, p.level, p.access, p.store, p.scope, p.threads, p.operands, p.kernel, pooled.regime
 
 
-def ceilings(points: Iterable[Pooled], state: str) -> tuple[Ceiling, ...]:
+def ceilings(points: Iterable[Pooled], device: Mapping[str, Any]) -> tuple[Ceiling, ...]:
     """One ceiling for every kernel, precision, level, store, scope and regime: its fastest variant.
 
-    state: of the device, in words joined by "-"; it decides the cap of a memory bandwidth.
+    device: its state, in words joined by "-", decides the cap of a memory bandwidth; its facts say
+    what its units could do in theory.
     """
     groups: dict[tuple[object, ...], list[Pooled]] = {}
     for pooled in points:
@@ -53,24 +61,25 @@ def ceilings(points: Iterable[Pooled], state: str) -> tuple[Ceiling, ...]:
     for candidates in groups.values():
         compute = candidates[0].point.family in PI_FAMILIES
         best = winner(candidates, P75 if compute else MEDIAN)
-        found.append(_ceiling(best, compute, _cap(best.point, state)))
+        found.append(_ceiling(best, compute, _cap(best.point, str(device.get("state", ""))), device))
     return tuple(sorted(found, key=_order))
 
 
 def _order(c: Ceiling) -> tuple[object, ...]:
-    """Report order: pi before beta, vector before library, wide types first, near levels first."""
+    """Report order: pi before beta, vector, matrix, library, wide types first, near levels first."""
     bits = int("".join(ch for ch in c.precision.inputs if ch.isdigit()) or 0)
     level = LEVEL_ORDER.index(c.level) if c.level in LEVEL_ORDER else len(LEVEL_ORDER)
     regime = REGIME_ORDER.index(c.regime) if c.regime in REGIME_ORDER else len(REGIME_ORDER)
-    kind = (c.quantity != "pi", c.precision.unit != "vector", regime, level)
+    kind = (c.quantity != "pi", UNITS.index(c.precision.unit), regime, level)
     return (*kind, -bits, c.precision.label, c.kernel, c.store, -c.threads, c.scope, c.operands)
 
 
-def _ceiling(best: Pooled, compute: bool, cap: float) -> Ceiling:
+def _ceiling(best: Pooled, compute: bool, cap: float, device: Mapping[str, Any]) -> Ceiling:
     point, rounds = best.point, len(best.by_round)
     estimate = best.estimate(P75 if compute else MEDIAN)
     width = estimate.half_width
-    clock, power = _median(best, "clock_hz"), _median(best, "power_w")
+    clock = _median(best, "clock_hz")
+    per_clock = estimate.value / clock / point.threads if clock else None
     return Ceiling(
         quantity="pi" if compute else "beta",
         precision=point.precision,
@@ -84,7 +93,7 @@ def _ceiling(best: Pooled, compute: bool, cap: float) -> Ceiling:
         variant=_named(point),
         estimate=estimate,
         best=max(rate for rates in best.rates for rate in rates.rates),
-        unit="FLOP/s" if compute else "byte/s",
+        unit=rate_unit(point.precision) if compute else "byte/s",
         regime=best.regime,
         statistic="p75" if compute else "median",
         rounds=rounds,
@@ -93,15 +102,35 @@ def _ceiling(best: Pooled, compute: bool, cap: float) -> Ceiling:
         contended=best.contended,
         hidden_traffic=median(float(s.facts.get("hidden_traffic", 0.0)) for s in best.samples),
         clock_hz=clock,
-        per_clock_per_unit=estimate.value / clock / point.threads if clock else None,
-        energy_j=power / estimate.value if power else None,
+        per_clock_per_unit=per_clock,
+        share_at_clock=in_theory.share(point, per_clock, estimate.value, device) if clock else None,
+        energy_j=_energy(best, estimate.value),
         checks=_checks(best),
     )
 
 
 def _named(point: Point) -> str:
     """The variant, for a matrix product with its size: each size is a candidate of its own."""
-    return f"{point.variant} n={point.sizes['n']}" if point.family == "gemm" else point.variant
+    if point.family != "gemm":
+        return point.variant
+    if is_square(point):
+        return f"{point.variant} n={point.sizes['n']}"
+    return f"{point.variant} {'x'.join(str(point.sizes[name]) for name in 'mnk')}"
+
+
+def _energy(best: Pooled, rate: float) -> float | None:
+    """J per FLOP or byte from the power of those samples that ran for at least a second, else None.
+
+    Power meters of boards average over up to a second: under a shorter load they show something else.
+    """
+    long = [s for s in best.samples if sum(s.repetitions.seconds) >= ENERGY_SECONDS]
+    metered = [
+        float(s.facts["energy_j"]) / float(s.facts["energy_seconds"])
+        for s in long
+        if s.facts.get("energy_j") and s.facts.get("energy_seconds")
+    ]
+    power = median(metered) if metered else _median(replace(best, samples=tuple(long)), "power_w")
+    return power / rate if power else None
 
 
 def _median(best: Pooled, field: str) -> float | None:
@@ -178,6 +207,8 @@ def not_measured(header: Mapping[str, Any], samples: Sequence[Sample]) -> tuple[
     good = {s.point.key for s in rounds if usable(s)}
     rows = failed([s for s in rounds if s.point.key not in good])
     texts |= dict.fromkeys(f"{row['what']}: failed: {row['reason']}" for row in rows)
+    if any(s.point.family == "mix" for s in rounds) and not can_fit():
+        texts["fit of the intensity sweeps: SciPy is not installed here; install it, then run `fit`"] = None
     return tuple(texts)
 
 
@@ -217,7 +248,7 @@ def derive(
     """
     device = header.get("device", {})
     points = pool(samples)
-    found = ceilings(points, str(device.get("state", "")))
+    found = ceilings(points, device)
     sweeps = curves(points, found)
     placements, unplaced = _placements(samples, found, sweeps)
     return Profile(

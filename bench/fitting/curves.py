@@ -8,7 +8,7 @@ from typing import Any
 from bench.fitting.fit import fit_curve
 from bench.fitting.intervals import MEDIAN, P75, interval, sweep_quantile
 from bench.fitting.pooled import Pooled, winner
-from bench.profile.records import Ceiling, Curve, CurvePoint, Fit
+from bench.profile.records import Ceiling, Curve, CurvePoint, Fit, Point, Precision
 from bench.profile.roofline import INFINITY, attainable, rate
 
 Key = tuple[str, str, int, str]
@@ -18,11 +18,16 @@ MODE_ACCESS = {"read-only": "read", "in-place": "update"}
 """The access whose dedicated beta has the traffic mix of each sweep mode."""
 
 
+def rate_unit(precision: Precision) -> str:
+    """FLOP/s, or OP/s where the arithmetic is of integers."""
+    return "OP/s" if precision.inputs.startswith("int") else "FLOP/s"
+
+
 def curves(points: Iterable[Pooled], ceilings: Sequence[Ceiling]) -> tuple[Curve, ...]:
     """Every sweep among `points`; an intensity sweep carries its fits, all carry their plateaus."""
     groups: dict[tuple[str, Key], list[Pooled]] = {}
     for pooled in points:
-        if pooled.point.family in ("mix", "gemm", "cache") and "plateau" not in pooled.point.sizes:
+        if _is_swept(pooled.point) and pooled.regime == "typical" and pooled.point.operands == "random":
             groups.setdefault((pooled.point.family, _key(pooled)), []).append(pooled)
     order = {"mix": 0, "cache": 1, "gemm": 2}
     keys = sorted(groups, key=lambda g: (order[g[0]], -g[1][2], g[1][3] != "fp64", g[1]))
@@ -44,8 +49,24 @@ def _x(pooled: Pooled) -> float:
 
 
 def _setting(pooled: Pooled) -> object:
-    """What candidates for one point of a curve share: FMAs a block where stated, else x."""
-    return pooled.point.sizes.get("fma", f"{_x(pooled):.6g}")
+    """What candidates for one point of a curve share: x, and the array's size in an intensity sweep.
+
+    One intensity at two sizes is two points: only their times together tell the overhead T0.
+    """
+    size = pooled.point.sizes["bytes"] if pooled.point.family == "mix" else 0
+    return f"{_x(pooled):.6g}", size
+
+
+def is_square(point: Point) -> bool:
+    """Whether a matrix product has one edge, n."""
+    return len({size for name, size in point.sizes.items() if name in "mnk"}) == 1
+
+
+def _is_swept(point: Point) -> bool:
+    """Whether a point belongs to a curve: no plateau of a cache, no oblong matrix product."""
+    if point.family == "gemm":
+        return is_square(point)
+    return point.family in ("mix", "cache") and "plateau" not in point.sizes
 
 
 def _shares(kind: str, candidates: Sequence[Pooled]) -> dict[int, float]:
@@ -110,7 +131,7 @@ def _curve(kind: str, candidates: Sequence[Pooled], ceilings: Sequence[Ceiling])
     fits = fit_curve(points) if kind == "mix" else ()
     same = [c for c in ceilings if (c.scope, c.threads, c.regime) == (point.scope, point.threads, "typical")]
     plateaus = {"mix": _mix_plateaus, "cache": _cache_plateaus, "gemm": _gemm_plateaus}[kind]
-    unit = "byte/s" if kind == "cache" else "FLOP/s"
+    unit = "byte/s" if kind == "cache" else rate_unit(point.precision)
     beside = plateaus(mode, points, fits, [c for c in same if _of(c, kind, point.precision.inputs)])
     return Curve(kind, mode, point.precision, point.scope, point.threads, unit, points, fits, beside)
 

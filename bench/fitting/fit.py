@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
 from bench.fitting.intervals import bounded_interval, interval
 from bench.fitting.reach import reached, rewrite
@@ -162,6 +162,8 @@ def _bounds(form: Form, sweep: Sweep) -> tuple[Array, Array]:
 
 def solve(form: Form, sweep: Sweep, start: Array | None = None, shortest: float | None = None) -> Solution:
     """Robust least squares on log residuals from `start`, or from the best split of the sweep."""
+    from scipy.optimize import least_squares
+
     shortest = sweep.shortest if shortest is None else shortest
     low, high = _bounds(form, sweep)
     first = _start(form, sweep) if start is None else start
@@ -264,6 +266,11 @@ def _fit_form(norm: bool, points: Sequence[CurvePoint], sweep: Sweep) -> Fit:
     return _describe(solution, sweep, refits)
 
 
+def can_fit() -> bool:
+    """Whether SciPy is here: a GPU machine without a network may lack it, and has ceilings all the same."""
+    return find_spec("scipy") is not None
+
+
 def fit_curve(points: Sequence[CurvePoint]) -> tuple[Fit, ...]:
     """Hard-min and p-norm fitted to one sweep, the form of lowest AICc marked as chosen.
 
@@ -271,8 +278,10 @@ def fit_curve(points: Sequence[CurvePoint]) -> tuple[Fit, ...]:
     point that has as many as any. A hard corner, when chosen, still carries the overlap that the
     p-norm leaves possible (omega.low). pi and beta are the asymptotes of the form: where the sweep does not
     reach one, it is a bound, its interval one-sided and `limits` says so. A form needs two points more
-    than parameters; with fewer there is no fit.
+    than parameters; with fewer there is no fit, nor where SciPy is not installed.
     """
+    if not can_fit():
+        return ()
     usable = sorted(
         (p for p in points if p.flops > 0 and p.bytes > 0 and p.estimate.value > 0), key=_intensity
     )

@@ -12,6 +12,9 @@ SCHEMA_VERSION = 1
 
 TOOL_VERSION = "0.1.0"
 
+WHOLE = ("all", "device")
+"""Scopes that mean everything a device has: all threads of a host, all SMs of a GPU."""
+
 MIN_CPU_SHARE = 0.98
 """CPU time over wall time below which a repetition counts as disturbed (not clean)."""
 
@@ -165,7 +168,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """One measured pi (FLOP/s) or beta (byte/s) with everything that makes it comparable.
+    """One measured pi (FLOP/s, OP/s of integers) or beta (byte/s) with what makes it comparable.
 
     quantity: pi | beta;  estimate: median over rounds with the t-interval on logarithms
     best: best clean repetition seen, of all where too few were clean
@@ -174,6 +177,9 @@ class Ceiling:
     converged: None when fewer than 5 rounds (no verdict), else width <= cap
     contended: share of the repetitions that were disturbed (evidence, not opinion)
     hidden_traffic: write-allocate and other bytes moved but not counted, bytes per counted byte
+    clock_hz: held while measuring;  per_clock_per_unit: FLOP or byte a cycle of each thread or SM
+    share_at_clock: of what the units could do in theory at that clock;  energy_j: J per FLOP or byte,
+    where measured over at least 1 s;  each None where not known
     """
 
     quantity: str
@@ -198,6 +204,7 @@ class Ceiling:
     hidden_traffic: float = 0.0
     clock_hz: float | None = None
     per_clock_per_unit: float | None = None
+    share_at_clock: float | None = None
     energy_j: float | None = None
     share_of_datasheet: float | None = None
     checks: Mapping[str, str] = field(default_factory=dict)

@@ -25,6 +25,8 @@ COMPUTE: tuple[tuple[str, Side], ...] = (
     ("1 thread", NUMBERS),
     ("clock", NUMBERS),
     ("/cycle", NUMBERS),
+    ("in theory", NUMBERS),
+    ("energy", NUMBERS),
     ("kernel", WORDS),
     ("verdict", WORDS),
 )
@@ -39,6 +41,8 @@ MEMORY: tuple[tuple[str, Side], ...] = (
     ("best", NUMBERS),
     ("1 thread", NUMBERS),
     ("allocate", NUMBERS),
+    ("in theory", NUMBERS),
+    ("energy", NUMBERS),
     ("variant", WORDS),
     ("verdict", WORDS),
 )
@@ -58,14 +62,10 @@ FITS: tuple[tuple[str, Side], ...] = (
 )
 
 
-def count_threads(count: int) -> str:
-    """1 thread, 2 threads."""
-    return f"{count} thread{'s' * (count != 1)}"
-
-
 def threads(part: Ceiling | Curve | Placement, profile: Profile) -> str:
     """Named only where it is not the number of threads that the headline states."""
-    return "" if part.threads == heading.threads(profile) else f", {count_threads(part.threads)}"
+    same = part.threads == heading.threads(profile)
+    return "" if same else f", {heading.counted(profile, part.threads)}"
 
 
 def _shared_verdict(rows: Sequence[roofs.Row]) -> str:
@@ -116,7 +116,7 @@ def compute(profile: Profile) -> Iterable[Text | Table]:
 
 def _compute_line(row: roofs.Row, profile: Profile, shared: str) -> Sequence[str]:
     c = row.ceiling
-    label = c.precision.label + (f" {c.regime}" if c.regime != "typical" else "") + threads(c, profile)
+    label = " ".join((c.precision.label, *_circumstances(c))) + threads(c, profile)
     per_clock = number(c.per_clock_per_unit) if c.per_clock_per_unit else ""
     clock = si(c.clock_hz, "Hz") if c.clock_hz else ""
     return (
@@ -124,9 +124,22 @@ def _compute_line(row: roofs.Row, profile: Profile, shared: str) -> Sequence[str
         *_cells(row),
         clock,
         per_clock,
+        *_worth(c),
         f"{c.kernel}, {c.variant}",
         "" if shared else _verdict(row),
     )
+
+
+def _circumstances(c: Ceiling) -> list[str]:
+    """Regime and operands, where they are not the usual ones."""
+    regime = [] if c.regime == "typical" else [c.regime]
+    return regime + ([] if c.operands == "random" else [c.operands])
+
+
+def _worth(c: Ceiling) -> tuple[str, str]:
+    """Share of what the units could do in theory at the clock held, and J per FLOP or byte."""
+    share = "" if c.share_at_clock is None else percent(c.share_at_clock)
+    return share, "" if c.energy_j is None else si(c.energy_j, "J")
 
 
 def _textbook(profile: Profile) -> Iterable[Text]:
@@ -134,8 +147,9 @@ def _textbook(profile: Profile) -> Iterable[Text]:
     for label, loop in profile.facts.get("naive", {}).items():
         ratio = loop.get("ratio")
         share = f", {percent(ratio)} of π" if ratio else ""
+        count = heading.counted(profile, loop["threads"])
         yield Text(
-            f"textbook loop {label}: {si(loop['rate'], 'FLOP/s')} on {count_threads(loop['threads'])}{share} "
+            f"textbook loop {label}: {si(loop['rate'], 'FLOP/s')} on {count}{share} "
             f"({loop['variant']}; shown beside, never a ceiling)",
             style="dim",
         )
@@ -159,11 +173,21 @@ def _memory_line(row: roofs.Row, profile: Profile, shared: str) -> Sequence[str]
     name = c.access if c.kernel.endswith(c.access) else f"{c.access} ({c.kernel})"
     if several:
         name += f" {c.precision.label}"
-    name += threads(c, profile)
+    name = " ".join((name, *_circumstances(c))) + threads(c, profile)
     store = {"nontemporal": "nt", "none": ""}.get(c.store, c.store)
     hidden = f"+{percent(c.hidden_traffic)}" if c.hidden_traffic else ""
     streams = roofs.STREAMS.get(c.access, "")
-    return (c.level, name, streams, store, *_cells(row), hidden, c.variant, "" if shared else _verdict(row))
+    return (
+        c.level,
+        name,
+        streams,
+        store,
+        *_cells(row),
+        hidden,
+        *_worth(c),
+        c.variant,
+        "" if shared else _verdict(row),
+    )
 
 
 def fits(profile: Profile) -> Iterable[Text | Table]:

@@ -43,6 +43,16 @@ def threads(profile: Profile) -> int:
     return max(counts, default=0)
 
 
+def unit(profile: Profile) -> str:
+    """What `threads` counts on this device: thread, or SM on a GPU."""
+    return str(profile.facts.get("device", {}).get("facts", {}).get("unit", "thread"))
+
+
+def counted(profile: Profile, count: int) -> str:
+    """1 thread, 2 threads, 132 SMs."""
+    return f"{count} {unit(profile)}{'s' * (count != 1)}"
+
+
 def date(profile: Profile) -> str:
     """When the run started, to the minute, UTC; "" when not recorded."""
     text = str(profile.provenance.get("time", ""))
@@ -58,7 +68,7 @@ def title(profile: Profile) -> tuple[str, str]:
     """The left part (device, threads, state) and right part (date, commit) of the first line."""
     count = threads(profile)
     left = [device_name(profile)]
-    left += [f"{count} thread{'s' * (count != 1)}"] * (count > 0)
+    left += [counted(profile, count)] * (count > 0)
     left += [f"state {state(profile)}"] * bool(state(profile))
     right = [date(profile), f"commit {commit(profile)}" if commit(profile) else ""]
     return " · ".join(left), " · ".join(t for t in right if t)

@@ -121,12 +121,14 @@ def scene(profiles: Sequence[Profile]) -> Scene:
 
 def _horizontals(index: int, profile: Profile, several: bool) -> Iterator[Horizontal]:
     betas = [c.estimate.value for c in roofs.slopes(profile)]
-    libraries = {c.precision.inputs: c for c in roofs.peaks(profile, library=True)}
+    libraries = {roofs.types(c): c for c in roofs.peaks(profile, library=True)}
+    matrix = {roofs.types(c) for c in roofs.peaks(profile) if c.precision.unit == "matrix"}
     name = f"{letter(index)}  " if several else ""
     for c in roofs.peaks(profile):
         value, ridges = c.estimate.value, tuple(sorted(c.estimate.value / beta for beta in betas))
         text = f"{name}{c.precision.label}  π {si(value, c.unit)}{_width(c.estimate)}"
-        library = libraries.get(c.precision.inputs) if c.precision.unit == "vector" and not several else None
+        served = c.precision.unit == "matrix" or roofs.types(c) not in matrix
+        library = libraries.get(roofs.types(c)) if served and not several else None
         if library:
             text += f"  ({library.kernel} {bare(library.estimate.value, c.unit, value)})"
             yield Horizontal(index, c.precision.label, library.estimate.value, (), "", library=True)

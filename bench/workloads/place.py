@@ -121,8 +121,9 @@ def _in_place(sample: Sample) -> bool:
 
 
 def _pi(precision: Precision, ceilings: Sequence[Ceiling]) -> Interval | None:
-    """Best vector pi of the precision's types, in the regime that workloads run in."""
-    wanted = Precision(precision.inputs, precision.accumulate, precision.output).label
+    """Best pi of the precision's types and units (a library's work: vector units), warm before cold."""
+    unit = "vector" if precision.unit == "library" else precision.unit
+    wanted = Precision(precision.inputs, precision.accumulate, precision.output, unit, precision.mode).label
     fits = [c for c in ceilings if c.quantity == "pi" and c.precision.label == wanted]
     return _best(fits)
 

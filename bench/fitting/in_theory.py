@@ -1,0 +1,40 @@
+"""What share of a device's theoretical rate a measured one is, at the clock that it held."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bench.profile.records import Point, Precision
+
+
+def share(point: Point, per_clock: float | None, value: float, device: Mapping[str, Any]) -> float | None:
+    """Share of the theoretical rate, None where the device's is not known (every CPU, new GPUs).
+
+    per_clock: measured FLOP a cycle of each SM;  value: the rate itself, FLOP/s or byte/s
+    device: as in a run's header; facts: compute_capability, memory_bus_bits, memory_clock_hz
+    """
+    facts = device.get("facts", {})
+    capability = facts.get("compute_capability")
+    if not capability:
+        return None
+    from bench.gpu.rates import bus_bytes_per_second, flops_per_clock_per_sm
+
+    if point.level == "DRAM" and point.family == "stream":
+        bus = bus_bytes_per_second(facts.get("memory_bus_bits"), facts.get("max_memory_clock_hz"))
+        return value / bus if bus else None
+    if per_clock is None:
+        return None
+    rate, _ = flops_per_clock_per_sm(
+        int(capability), in_units(point.precision).label, str(device.get("name", ""))
+    )
+    return per_clock / rate if rate else None
+
+
+def in_units(precision: Precision) -> Precision:
+    """The precision in the units that a library runs it on: vector for fp64 and strict fp32, else matrix."""
+    if precision.unit != "library":
+        return precision
+    vector = precision.inputs in ("fp64", "fp32") and not precision.mode
+    unit = "vector" if vector else "matrix"
+    return Precision(precision.inputs, precision.accumulate, precision.output, unit, precision.mode)
