@@ -150,9 +150,9 @@ class CudaForm:
     entry:     its name;  code: the C++ that stamps it out of the family's preamble
     kernel:    name in kernels.KERNELS;  precision: label of the precision ("fp32", "fp16>fp32 matrix")
     variant:   its name within the kernel, as in Point.variant less the block size ("v16 l4", "8 chains")
-    items:     cover: items a thread handles;  persistent: 0
-    flops:     FLOP (multiply-add 2) of one thread in one trip of its counted loop (chains, matrix
-               instructions), 0 where the kernel's cost says it
+    items:     items a thread handles at a time, 0 where it handles none (chains, matrix instructions) or as
+               many as there are (read); n must be a multiple of items x block
+    flops:     FLOP (multiply-add 2) of one thread in one trip of its counted loop, 0 where nothing is counted
     grid:      cover (as many blocks as the items need) | persistent (what fits on the device at once)
     blocks:    block sizes worth trying, best guess first;  shared_bytes: dynamic shared memory
     least_cc:  compute capability x 10 from which it exists;  only: targets it is made for ("90a"), else all

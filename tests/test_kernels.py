@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from kernels import FAMILIES, KERNELS, gemm, mix, stream
+from kernels import CUDA, FAMILIES, KERNELS, gemm, mix, stream, tensor
 from kernels.spec import ITEM_BYTES, LOOPED, Kernel, StreamShape, Work
 from tests.counting import Array, Number
 
@@ -111,6 +111,38 @@ def test_gemm_is_counted_and_equals_its_reference() -> None:
     assert work.reads["DRAM"] == (m * k + k * n) * ITEM  # each operand once; the loop loads them again
     want = KERNELS["gemm"].reference(np, a.reshape(m, k), b.reshape(k, n))
     np.testing.assert_allclose(np.reshape(c.values, (m, n)), want)
+
+
+def test_integer_chain_wraps_and_equals_its_closed_form() -> None:
+    kernel, steps, m = KERNELS["fma"], 40, 1664524
+    tally: Counter[str] = Counter()
+    x = np.array([1, 12345, -7], np.int32)
+    array = Array(x.tolist(), tally)
+    kernel.plain(array, Number(m, tally), steps)
+    assert kernel.work(4, {"n": 3 * steps}, "").flops == tally["flops"]
+    want = np.array([(int(v) + 2**31) % 2**32 - 2**31 for v in array.values], np.int64)
+    assert kernel.reference(np, x, m, steps).tolist() == want.tolist()
+    assert kernel.reference(np, x, m, steps).dtype == np.int32
+
+
+@pytest.mark.parametrize("name", ["mma", "wgmma"])
+def test_matrix_products_are_counted_and_equal_their_reference(name: str) -> None:
+    kernel, (m, n, k), steps = KERNELS[name], (3, 4, 5), 2
+    tally: Counter[str] = Counter()
+    a, b = np.arange(1.0, m * k + 1), np.arange(1.0, k * n + 1)
+    c = Array(np.ones(m * n), tally)
+    kernel.plain(c, Array(a, tally), Array(b, tally), m, n, k, steps)
+    assert kernel.plain is tensor.product
+    assert kernel.work(2, {"n": m * n * k * steps}, "") == Work(float(tally["flops"]))
+    want = kernel.reference(np, np.ones((m, n)), a.reshape(m, k), b.reshape(k, n), steps)
+    np.testing.assert_allclose(np.reshape(c.values, (m, n)), want)
+
+
+def test_cuda_forms_measure_kernels_of_their_family() -> None:
+    assert set(CUDA) <= set(FAMILIES)
+    for family, cuda in CUDA.items():
+        assert {form.kernel for form in cuda.forms} <= {kernel.name for kernel in FAMILIES[family]}
+        assert len({form.entry for form in cuda.forms}) == len(cuda.forms)
 
 
 def test_work_properties() -> None:

@@ -142,7 +142,7 @@ def one_after_another(address: int, blocks: Sequence[Any]) -> None:
 
 def tolerance(precision: str, terms: int) -> float:
     """Allowed error relative to the largest value: 16 roundings, growing with the root of a sum's length."""
-    return 16.0 * 2.0 ** {"fp64": -52, "fp32": -23}[precision] * math.sqrt(max(terms, 1))
+    return 16.0 * 2.0 ** {"fp64": -52, "fp32": -23, "fp16": -10}[precision] * math.sqrt(max(terms, 1))
 
 
 def agree(name: str, got: Any, want: Any, precision: str, terms: int) -> None:
