@@ -45,3 +45,13 @@ class Device:
     def last_level_cache_bytes(self) -> int:
         """Bytes of all instances of the last cache level together, 0 without caches."""
         return self.caches[-1].bytes * self.caches[-1].instances if self.caches else 0
+
+    @property
+    def unit(self) -> str:
+        """What `threads` counts: thread of a CPU, SM of a GPU, measured or simulated."""
+        return str(self.facts.get("unit", "thread"))
+
+    @property
+    def is_gpu(self) -> bool:
+        """Whether it is measured as a GPU: always as a whole, one process a family."""
+        return self.unit == "SM"

@@ -1,10 +1,8 @@
-"""The list of devices behind `python -m bench devices`: what can be measured here, and what cannot yet."""
+"""The list of devices behind `python -m bench devices`: what can be measured here, why the rest cannot."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +11,6 @@ from bench.errors import DeviceError
 from bench.host import tree
 
 READY = "ready"
-NOT_YET = "found but not yet measured by this version"
-NO_DRIVER = "no NVIDIA driver found"
-SCOPE = "this version measures CPUs and simulated devices; CUDA comes next"
 
 
 def list_devices(root: Path = tree.ROOT) -> list[dict[str, Any]]:
@@ -49,8 +44,10 @@ def _cpu(root: Path) -> dict[str, Any]:
 
 
 def _simulated() -> list[dict[str, Any]]:
-    from bench.backends.simulation.truth import catalogue
-
+    try:
+        from bench.backends.simulation.truth import catalogue
+    except ImportError:  # a bare GPU machine without a YAML reader: real devices are listed all the same
+        return []
     return [
         _row(
             f"sim:{name}",
@@ -66,37 +63,7 @@ def _simulated() -> list[dict[str, Any]]:
 
 
 def _gpus(root: Path) -> list[dict[str, Any]]:
-    """NVIDIA GPUs by NVML where its Python package is there, else by the driver's own files."""
-    names = (_by_nvml() if root == tree.ROOT else []) or _by_driver_files(root)
-    if not names:
-        return [_row("", "cuda", "", "", "absent", f"GPU: {NO_DRIVER} ({SCOPE})")]
-    return [
-        _row(f"cuda:{n}", "cuda", name, "", "not yet measured", f"{name}: {NOT_YET} ({SCOPE})")
-        for n, name in enumerate(names)
-    ]
+    """NVIDIA GPUs, each opened once by a child process, and the states of those that cannot be measured."""
+    from bench.gpu.described import gpu_devices
 
-
-def _by_nvml() -> list[str]:
-    try:
-        pynvml: Any = import_module("pynvml")
-    except ImportError:
-        return []
-    try:
-        pynvml.nvmlInit()
-        count = pynvml.nvmlDeviceGetCount()
-        names = [pynvml.nvmlDeviceGetName(pynvml.nvmlDeviceGetHandleByIndex(n)) for n in range(count)]
-        pynvml.nvmlShutdown()
-    except pynvml.NVMLError:
-        return []
-    return [name.decode() if isinstance(name, bytes) else str(name) for name in names]
-
-
-def _by_driver_files(root: Path) -> list[str]:
-    folder = "proc/driver/nvidia/gpus"
-    try:
-        cards = sorted(entry.name for entry in (root / folder).iterdir())
-    except OSError:
-        return []
-    texts = [tree.text(root, f"{folder}/{card}/information") for card in cards]
-    models = [re.search(r"(?m)^Model:\s*(.+?)\s*$", text) for text in texts]
-    return [found.group(1) if found else "NVIDIA GPU" for found in models]
+    return gpu_devices(root)

@@ -1,15 +1,16 @@
-"""The list of devices: the CPU, the simulated catalogue and an honest word about GPUs."""
+"""The list of devices: the CPU, the simulated catalogue, and GPUs or why there are none."""
 
 from __future__ import annotations
 
 import sys
-import types
 from pathlib import Path
 
 import pytest
 
 from bench import devices, host
 from bench.errors import DeviceError
+from bench.gpu import states
+from tests import fake_nvml
 
 
 def test_cpu_first_then_every_simulated_device_then_gpus() -> None:
@@ -25,52 +26,11 @@ def test_cpu_first_then_every_simulated_device_then_gpus() -> None:
     assert rows[-1]["kind"] == "cuda"
 
 
-def test_no_driver_is_said_in_words(tmp_path: Path) -> None:
-    row = devices._gpus(tmp_path)[0]
-    assert (row["id"], row["status"]) == ("", "absent")
-    assert row["note"] == (
-        "GPU: no NVIDIA driver found (this version measures CPUs and simulated devices; CUDA comes next)"
-    )
-
-
-def test_a_driver_without_its_python_package_is_found_by_its_files(tmp_path: Path) -> None:
-    for card, text in (("0000:01:00.0", "Model: \t NVIDIA H200\nIRQ: 5\n"), ("0000:02:00.0", "")):
-        folder = tmp_path / "proc/driver/nvidia/gpus" / card
-        folder.mkdir(parents=True)
-        (folder / "information").write_text(text)
-    rows = devices._gpus(tmp_path)
-    assert [(row["id"], row["name"]) for row in rows] == [("cuda:0", "NVIDIA H200"), ("cuda:1", "NVIDIA GPU")]
-    assert rows[0]["note"].startswith("NVIDIA H200: found but not yet measured by this version")
-
-
-def nvml(count: int, fails: bool = False) -> types.ModuleType:
-    """A stand-in for nvidia-ml-py."""
-    module = types.ModuleType("pynvml")
-
-    class NVMLError(Exception):
-        pass
-
-    def start() -> None:
-        if fails:
-            raise NVMLError("driver not loaded")
-
-    module.__dict__.update(
-        NVMLError=NVMLError,
-        nvmlInit=start,
-        nvmlShutdown=lambda: None,
-        nvmlDeviceGetCount=lambda: count,
-        nvmlDeviceGetHandleByIndex=lambda n: n,
-        nvmlDeviceGetName=lambda n: b"NVIDIA A100" if n else "NVIDIA H200",
-    )
-    return module
-
-
-def test_nvml_names_the_cards(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", nvml(2))
-    assert devices._by_nvml() == ["NVIDIA H200", "NVIDIA A100"]
-    assert [row["id"] for row in devices.list_devices()[-2:]] == ["cuda:0", "cuda:1"]
-    monkeypatch.setitem(sys.modules, "pynvml", nvml(2, fails=True))
-    assert devices._by_nvml() == []
+def test_gpus_are_rows_and_their_states_are_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", fake_nvml.module(start=12))
+    (row,) = devices._gpus(tmp_path)
+    assert (row["id"], row["kind"], row["status"]) == ("", "cuda", "absent")
+    assert row["note"] == f"GPU: {states.SENTENCES['no-driver']}"
 
 
 def test_an_unusable_cpu_is_a_row_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
