@@ -69,7 +69,7 @@ class Backend(Protocol):
 
 
 def open_backend(device: str) -> Backend:
-    """The backend for `--device` text: cpu, sim:NAME, sim:FILE.yaml; DeviceError lists the valid."""
+    """The backend for `--device` text: cpu, cuda:N, sim:NAME, sim:FILE.yaml; DeviceError lists the valid."""
     if device == "cpu":
         from bench.backends.cpu import CpuBackend
 
@@ -78,6 +78,15 @@ def open_backend(device: str) -> Backend:
         from bench.backends.simulated import SimulatedBackend
 
         return SimulatedBackend.named(device[4:])
+    if device.startswith("cuda:"):
+        from bench.backends.cuda import CudaBackend
+
+        return CudaBackend.named(device)
+    if device.startswith("numba:"):
+        from bench.backends.numba_cuda import NumbaCudaBackend
+
+        return NumbaCudaBackend.named(device)
     raise DeviceError(
-        f"unknown device {device!r}; valid: cpu, sim:NAME or sim:FILE.yaml (see `python -m bench devices`)"
+        f"unknown device {device!r}; valid: cpu, cuda:N, sim:NAME or sim:FILE.yaml "
+        "(see `python -m bench devices`)"
     )
