@@ -78,7 +78,7 @@ def test_headline_states_roof_and_ridge() -> None:
     text = render(synthetic_profile())
     row = next(row for row in text.splitlines() if row.startswith("fp64   π"))
     assert "π 90.0 GFLOP/s" in row
-    assert "DRAM β 20.0 GB/s (read) to 30.0 GB/s (update)" in row
+    assert "DRAM   β 20.0 GB/s (read) to 30.0 GB/s (update)" in text
     assert "ridge 3.00 to 4.50 FLOP/byte" in row
 
 

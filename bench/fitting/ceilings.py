@@ -16,6 +16,7 @@ from bench.profile.records import SCHEMA_VERSION, Ceiling, Placement, Point, Pro
 
 PI_FAMILIES, BETA_FAMILIES = ("fma", "tensor", "gemm"), ("stream", "cache")
 UNITS = ("vector", "matrix", "library")
+TYPES = ("fp64", "fp32", "fp16", "bf16", "fp8", "fp4", "int32", "int8")
 
 LEVEL_ORDER = ("L1", "L2", "L3", "DRAM")
 REGIME_ORDER = ("typical", "sustained", "burst")
@@ -67,11 +68,12 @@ def ceilings(points: Iterable[Pooled], device: Mapping[str, Any]) -> tuple[Ceili
 
 def _order(c: Ceiling) -> tuple[object, ...]:
     """Report order: pi before beta, vector, matrix, library, wide types first, near levels first."""
-    bits = int("".join(ch for ch in c.precision.inputs if ch.isdigit()) or 0)
+    inputs = c.precision.inputs
+    kind_of = TYPES.index(inputs) if inputs in TYPES else len(TYPES)
     level = LEVEL_ORDER.index(c.level) if c.level in LEVEL_ORDER else len(LEVEL_ORDER)
     regime = REGIME_ORDER.index(c.regime) if c.regime in REGIME_ORDER else len(REGIME_ORDER)
     kind = (c.quantity != "pi", UNITS.index(c.precision.unit), regime, level)
-    return (*kind, -bits, c.precision.label, c.kernel, c.store, -c.threads, c.scope, c.operands)
+    return (*kind, kind_of, c.precision.label, c.kernel, c.store, -c.threads, c.scope, c.operands)
 
 
 def _ceiling(best: Pooled, compute: bool, cap: float, device: Mapping[str, Any]) -> Ceiling:

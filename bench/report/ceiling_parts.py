@@ -85,8 +85,16 @@ def _note(rows: Sequence[roofs.Row], shared: str) -> str:
         f"{r.ceiling.statistic} of {r.ceiling.rounds} round{'s' * (r.ceiling.rounds != 1)}" for r in rows
     )
     said = {"": "", "ok": "; all converged"}.get(shared, f"; all: {shared}")
-    others = "best and 1 thread" if any(row.single for row in rows) else "best"
-    return f"{' / '.join(statistics)}{said}; {others} in the unit of the value"
+    beside = [
+        name
+        for name, has in (
+            ("best", any(r.ceiling.share_at_clock is None for r in rows)),
+            ("1 thread", any(r.single for r in rows)),
+        )
+        if has
+    ]
+    told = f"; {' and '.join(beside)} in the unit of the value" if beside else ""
+    return f"{' / '.join(statistics)}{said}{told}"
 
 
 def _cells(row: roofs.Row) -> tuple[str, str, str, str]:
@@ -104,12 +112,13 @@ def _cells(row: roofs.Row) -> tuple[str, str, str, str]:
 
 def compute(profile: Profile) -> Iterable[Text | Table]:
     """The section of every measured π, nothing when there is none."""
-    rows = roofs.rows(c for c in profile.ceilings if c.quantity == "pi")
+    rows, others = _usual(roofs.rows(c for c in profile.ceilings if c.quantity == "pi"))
     if not rows:
         return
     shared = _shared_verdict(rows)
     yield grid.section("Compute ceilings π", _note(rows, shared))
     yield grid.table(COMPUTE, (_compute_line(row, profile, shared) for row in rows))
+    yield from _circumstanced(others)
     yield from _textbook(profile)
     yield from (Text(remark, style="dim") for remark in roofs.remarks(row.ceiling for row in rows))
 
@@ -117,11 +126,16 @@ def compute(profile: Profile) -> Iterable[Text | Table]:
 def _compute_line(row: roofs.Row, profile: Profile, shared: str) -> Sequence[str]:
     c = row.ceiling
     label = " ".join((c.precision.label, *_circumstances(c))) + threads(c, profile)
-    per_clock = number(c.per_clock_per_unit) if c.per_clock_per_unit else ""
+    known = c.share_at_clock is not None  # which says the same, against the units that there are
+    per_clock = number(c.per_clock_per_unit) if c.per_clock_per_unit and not known else ""
     clock = si(c.clock_hz, "Hz") if c.clock_hz else ""
+    value, width, best, single = _cells(row)
     return (
         label,
-        *_cells(row),
+        value,
+        width,
+        "" if known else best,
+        single,
         clock,
         per_clock,
         *_worth(c),
@@ -142,6 +156,31 @@ def _worth(c: Ceiling) -> tuple[str, str]:
     return share, "" if c.energy_j is None else si(c.energy_j, "J")
 
 
+def _usual(rows: Sequence[roofs.Row]) -> tuple[list[roofs.Row], list[roofs.Row]]:
+    """Rows of the table, and those that tell of a row in it what it is cold, after long load, or on zeros."""
+    usual = {_same(row.ceiling) for row in rows if not _circumstances(row.ceiling)}
+    others = [row for row in rows if _circumstances(row.ceiling) and _same(row.ceiling) in usual]
+    return [row for row in rows if row not in others], others
+
+
+def _same(c: Ceiling) -> tuple[object, ...]:
+    return c.quantity, c.precision, c.level, c.access, c.store, c.kernel, c.scope, c.threads
+
+
+def _circumstanced(rows: Sequence[roofs.Row]) -> Iterable[Text]:
+    """One line a ceiling: "fp32 fma: burst 25.0 TFLOP/s at 1.56 GHz, sustained 19.3 TFLOP/s at 1.20 GHz"."""
+    told: dict[tuple[object, ...], list[str]] = {}
+    names: dict[tuple[object, ...], str] = {}
+    for row in rows:
+        c = row.ceiling
+        names[_same(c)] = f"{c.precision.label if c.quantity == 'pi' else c.level} {c.kernel}"
+        parts = [f"{' '.join(_circumstances(c))} {si(c.estimate.value, c.unit)}"]
+        parts += [f"at {si(c.clock_hz, 'Hz')}"] if c.clock_hz else []
+        parts += [f"({si(c.energy_j, 'J')}/{c.unit.removesuffix('/s')})"] if c.energy_j else []
+        told.setdefault(_same(c), []).append(" ".join(parts))
+    yield from (Text(f"{names[key]}: {', '.join(lines)}", style="dim") for key, lines in told.items())
+
+
 def _textbook(profile: Profile) -> Iterable[Text]:
     """What the readable loop reaches beside the ceilings of the same threads."""
     for label, loop in profile.facts.get("naive", {}).items():
@@ -157,12 +196,13 @@ def _textbook(profile: Profile) -> Iterable[Text]:
 
 def memory(profile: Profile) -> Iterable[Text | Table]:
     """The section of every measured β with its byte convention, nothing when there is none."""
-    rows = roofs.rows(c for c in profile.ceilings if c.quantity == "beta")
+    rows, others = _usual(roofs.rows(c for c in profile.ceilings if c.quantity == "beta"))
     if not rows:
         return
     shared = _shared_verdict(rows)
     yield grid.section("Memory ceilings β", _note(rows, shared))
     yield grid.table(MEMORY, (_memory_line(row, profile, shared) for row in rows))
+    yield from _circumstanced(others)
     yield Text(BYTES, style="dim")
     yield from (Text(remark, style="dim") for remark in roofs.remarks(row.ceiling for row in rows))
 
@@ -177,12 +217,16 @@ def _memory_line(row: roofs.Row, profile: Profile, shared: str) -> Sequence[str]
     store = {"nontemporal": "nt", "none": ""}.get(c.store, c.store)
     hidden = f"+{percent(c.hidden_traffic)}" if c.hidden_traffic else ""
     streams = roofs.STREAMS.get(c.access, "")
+    value, width, best, single = _cells(row)
     return (
         c.level,
         name,
         streams,
         store,
-        *_cells(row),
+        value,
+        width,
+        "" if c.share_at_clock is not None else best,
+        single,
         hidden,
         *_worth(c),
         c.variant,

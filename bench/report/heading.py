@@ -10,7 +10,13 @@ from bench.report.units import capacity, duration, number, percent, si
 
 SIMULATED = "SIMULATED: a model of a device made these numbers, no hardware was measured"
 
-PHRASES = {"load_average": "load", "clock_hz": "clock", "temperature_c": "", "steal_share": "stolen"}
+PHRASES = {
+    "load_average": "load",
+    "clock_hz": "clock",
+    "temperature_c": "",
+    "steal_share": "stolen",
+    "power_w": "",
+}
 """How conditions are named in print; others print under their own name, underscores as spaces."""
 
 UNITS: dict[str, Callable[[float], str]] = {

@@ -124,15 +124,40 @@ def _horizontals(index: int, profile: Profile, several: bool) -> Iterator[Horizo
     libraries = {roofs.types(c): c for c in roofs.peaks(profile, library=True)}
     matrix = {roofs.types(c) for c in roofs.peaks(profile) if c.precision.unit == "matrix"}
     name = f"{letter(index)}  " if several else ""
-    for c in roofs.peaks(profile):
+    for group in _together(roofs.peaks(profile)):
+        c = group[0]
         value, ridges = c.estimate.value, tuple(sorted(c.estimate.value / beta for beta in betas))
-        text = f"{name}{c.precision.label}  π {si(value, c.unit)}{_width(c.estimate)}"
+        text = f"{name}{_joined(group)}  π {si(value, c.unit)}{_width(c.estimate)}"
         served = c.precision.unit == "matrix" or roofs.types(c) not in matrix
         library = libraries.get(roofs.types(c)) if served and not several else None
         if library:
             text += f"  ({library.kernel} {bare(library.estimate.value, c.unit, value)})"
             yield Horizontal(index, c.precision.label, library.estimate.value, (), "", library=True)
         yield Horizontal(index, c.precision.label, value, ridges, text)
+
+
+TOGETHER = 1.03
+"""Peaks of one kind of unit that differ by less share a line and its label."""
+
+
+def _together(peaks: Sequence[Ceiling]) -> list[list[Ceiling]]:
+    """Peaks grouped by unit and value, in their order."""
+    groups: list[list[Ceiling]] = []
+    for c in peaks:
+        for group in groups:
+            first, ratio = group[0], group[0].estimate.value / c.estimate.value
+            if first.precision.unit == c.precision.unit and 1 / TOGETHER < ratio < TOGETHER:
+                group.append(c)
+                break
+        else:
+            groups.append([c])
+    return groups
+
+
+def _joined(group: Sequence[Ceiling]) -> str:
+    """fp16, bf16>fp32 matrix: the unit is named once."""
+    unit = f" {group[0].precision.unit}" if group[0].precision.unit != "vector" else ""
+    return ", ".join(c.precision.label.replace(unit, "") if unit else c.precision.label for c in group) + unit
 
 
 def _width(estimate: Interval) -> str:
@@ -239,8 +264,8 @@ def _remarks(profiles: Sequence[Profile]) -> Iterator[str]:
         ]
         if left_out:
             yield f"{name}no place on this axis (no FLOP or no bytes): {'; '.join(left_out)}"
-    counts = sorted({heading.threads(p) for p in profiles} - {0})
-    threads = f"threads: {' / '.join(map(str, counts))}; " if counts else ""
+    counts = dict.fromkeys(heading.counted(p, n) for p in profiles if (n := heading.threads(p)))
+    threads = f"{' / '.join(counts)}; " if counts else ""
     yield (
         f"{threads}bytes are streams × item size, write-allocate not counted; GB = 1e9 byte, FMA = 2 FLOP; "
         "intervals are 95 %"

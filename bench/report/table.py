@@ -89,13 +89,15 @@ def _short(profile: Profile) -> Iterable[Text | Table]:
     for peak in roofs.peaks(profile):
         cells = [peak.precision.label, f"π {si(peak.estimate.value, peak.unit)}"]
         if ends:
-            betas = " to ".join(f"{si(c.estimate.value, c.unit)} ({c.access})" for c in ends)
             ridges = " to ".join(number(peak.estimate.value / c.estimate.value) for c in reversed(ends))
-            cells += [f"{ends[0].level} β {betas}", f"ridge {ridges} FLOP/byte"]
+            cells += [f"ridge {ridges} FLOP/byte"]
         table.add_row(*(Text(cell, style="bold") for cell in cells))
     if table.row_count:
         yield Text()
         yield table
+    if ends:
+        betas = " to ".join(f"{si(c.estimate.value, c.unit)} ({c.access})" for c in ends)
+        yield Text(f"{ends[0].level}   β {betas}", style="bold")
     for lack in roofs.missing(profile):
         yield Text(f"missing: {lack}", style="yellow")
 
