@@ -6,18 +6,25 @@ VENV    ?= .venv
 RESULTS ?= results
 RUN     ?=
 ARGS    ?=
+CUDA    ?=
+WHEELHOUSE  ?= wheelhouse
+FOR_PYTHON  ?=
+FOR_MACHINE ?=
 
 PY      := $(if $(strip $(VENV)),$(VENV)/bin/python,$(PYTHON))
 NEED     = @"$(PYTHON)" -c "import sys; sys.exit(sys.version_info < (3, 6))" 2>/dev/null || \
 	{ echo "set-up: $(PYTHON) is no Python 3 that starts here: name one of 3.10 to 3.13 with PYTHON=..." >&2; exit 1; }
-SETUP    = @"$(PYTHON)" -I bench/environment.py --venv "$(strip $(VENV))" --goal "$@"
+SETUP    = @"$(PYTHON)" -I bench/environment.py --venv "$(strip $(VENV))" --goal "$@" --cuda "$(strip $(CUDA))" \
+	--measuring "$(strip $(DEVICE))" --wheelhouse "$(strip $(WHEELHOUSE))"
+# Whatever Python is here already: nothing is installed for it.
+BARE    := $(if $(wildcard $(strip $(VENV))/bin/python),$(strip $(VENV))/bin/python,$(PYTHON))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-dev bench test lint types report perf clean
+.PHONY: help setup setup-dev wheelhouse bench gpu-check audit test lint types report perf clean
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' Makefile | awk -F'|' '{printf "%-18s%s\n", $$1, $$2}'
-	@echo "Settings: MINUTES=$(MINUTES)  DEVICE=$(DEVICE)  PYTHON=$(PYTHON)  VENV=$(VENV)  (VENV= uses PYTHON as it is)"
+	@echo "Settings: MINUTES=$(MINUTES)  DEVICE=$(DEVICE)  CUDA=$(CUDA)  PYTHON=$(PYTHON)  VENV=$(VENV)  (VENV= uses PYTHON as it is)"
 
 setup: ## make the environment and install what this machine needs (quick when done before)
 	$(NEED)
@@ -25,12 +32,19 @@ setup: ## make the environment and install what this machine needs (quick when d
 
 setup-dev: ## the same with what test, lint and types need
 	$(NEED)
-	$(SETUP) --extra dev
+	$(SETUP) --extra dev,audit
 
-bench: ## measure this machine: ceilings, roofline, workloads (MINUTES=3, DEVICE=cpu or sim:NAME)
+wheelhouse: ## collect packages for a machine without a network (CUDA=12, 13 or none; FOR_PYTHON=3.12)
+	$(NEED)
+	$(SETUP) --collect --for-python "$(strip $(FOR_PYTHON))" --for-machine "$(strip $(FOR_MACHINE))"
+
+bench: ## measure this machine: ceilings, roofline, workloads (MINUTES=3, DEVICE=cuda:0, cpu or sim:NAME)
 	$(NEED)
 	$(SETUP)
 	@$(PY) -m bench run --minutes $(MINUTES) --results "$(RESULTS)" $(if $(strip $(DEVICE)),--device "$(strip $(DEVICE))")
+
+gpu-check: ## check on a GPU all that only a GPU can show, in under five minutes; installs nothing (OUT=results)
+	@"$(BARE)" -m bench gpu-check $(if $(strip $(DEVICE)),--device "$(strip $(DEVICE))") $(ARGS)
 
 test: setup-dev ## run the tests (no device needed)
 	@$(PY) -m pytest $(ARGS)
@@ -40,6 +54,11 @@ lint: setup-dev ## check style and format
 
 types: setup-dev ## check the types of bench and kernels
 	@$(PY) -m mypy
+
+audit: ## compile each CUDA kernel for each architecture and check its machine code (needs no GPU)
+	$(NEED)
+	$(SETUP) --extra audit$(filter 12,$(strip $(CUDA)))
+	@$(PY) -m bench audit $(ARGS)
 
 report: setup ## remake table and plot of the newest run (RUN=FOLDER for another)
 	@$(PY) -m bench report --results "$(RESULTS)" $(if $(strip $(RUN)),"$(strip $(RUN))")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from bench import streams
-from bench.errors import FileError, NotConverged, UsageError
+from bench import arguments, streams
+from bench.errors import AuditMiss, CheckFailed, FileError, UsageError
+from bench.gpu import caches
 
 if TYPE_CHECKING:
     from bench.profile.records import Profile
@@ -83,7 +84,7 @@ def program(
 
 @app.command()
 def run(
-    device: Annotated[str, typer.Option(help="cpu, auto, sim:NAME or sim:FILE.yaml.")] = "auto",
+    device: Annotated[str, typer.Option(help="cuda:N, cpu, auto, sim:NAME or sim:FILE.yaml.")] = "auto",
     minutes: Annotated[float | None, typer.Option(help="Time box of the whole run.")] = None,
     preset: Annotated[str | None, typer.Option(help="quick (1 min), standard (3) or full (15).")] = None,
     results: Results = Path("results"),
@@ -93,17 +94,24 @@ def run(
     families: Annotated[str, typer.Option(help="Comma-separated: fma,stream,... All when omitted.")] = "",
     strict: Annotated[bool, typer.Option("--strict", help="Fail unless every ceiling converged.")] = False,
     no_workloads: Annotated[bool, typer.Option("--no-workloads", help="Place no workloads.")] = False,
+    cross_check: Annotated[
+        bool, typer.Option("--cross-check", help="Compare with a second GPU implementation at the end.")
+    ] = False,
+    no_blocker: Annotated[
+        bool, typer.Option("--no-blocker", help="Queue no GPU launches behind a waiting kernel.")
+    ] = False,
     as_json: Json = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
 ) -> None:
     """Measure, fit, place and report within a time box."""
-    _check_box(minutes, preset)
-    chosen = _names(families)
+    arguments.check_box(minutes, preset)
+    chosen = arguments.names(families)
     if no_workloads and chosen == ("workload",):
         raise UsageError("--no-workloads leaves nothing of --families workload: give one of the two")
     if resume is not None:
         asked = (device != "auto", minutes, preset, threads, precisions, families, no_workloads)
-        resume = _resumable(resume, any(value not in (None, False, "") for value in asked))
+        given = any(value not in (None, False, "") for value in (*asked, cross_check, no_blocker))
+        resume = arguments.resumable(resume, given)
     streams.end_like_ctrl_c()
     from bench.report import remake
     from bench.running import progress, suite
@@ -115,16 +123,18 @@ def run(
         results=results,
         resume=resume,
         threads=threads,
-        precisions=_names(precisions),
+        precisions=arguments.names(precisions),
         families=chosen,
         workloads=not no_workloads,
         quiet=quiet,
+        blocker=not no_blocker,
+        cross_check=cross_check,
     )
     table = remake.report(folder)
     _show_result(folder, table, as_json)
     progress.Screen(quiet).say(f"table, plot and samples: {folder}")
     if strict:
-        _check_converged(_profile(folder))
+        arguments.check_converged(_profile(folder))
 
 
 @app.command()
@@ -142,7 +152,7 @@ def fit(folder: Folder, as_json: Json = False) -> None:
     from bench import store
     from bench.fitting import ceilings
 
-    folder = _home(folder)
+    folder = arguments.home(folder)
     raw = store.read_log(folder)
     profile = ceilings.derive(raw.header, raw.conditions, raw.samples)
     store.write_profile(folder, profile)
@@ -156,7 +166,7 @@ def report(folder: Newest = None, results: Results = Path("results"), as_json: J
     """Remake table and plot from the files."""
     from bench.report import remake
 
-    folder = _home(folder or _newest(results))
+    folder = arguments.home(folder or arguments.newest(results))
     _show_result(folder, remake.report(folder), as_json)
 
 
@@ -198,9 +208,48 @@ def export(
     """Write the measured numbers in another tool's format."""
     from bench import exporters
 
-    path = output or _home(folder) / f"roofline{exporters.ending(to)}"
+    path = output or arguments.home(folder) / f"roofline{exporters.ending(to)}"
     exporters.export(_profile(folder), to, path, allow_simulated)
     _show(as_json, {"format": to, "file": path.as_posix()}, str(path))
+
+
+@app.command()
+def audit(
+    arch: Annotated[str, typer.Option(help="Comma-separated: 80,90a,... All when omitted.")] = "",
+    family: Annotated[str, typer.Option(help="Comma-separated: fma,stream,... All when omitted.")] = "",
+    functions: Annotated[bool, typer.Option("--functions", help="A line for each function.")] = False,
+    as_json: Json = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+) -> None:
+    """Compile every CUDA kernel and check its machine code; needs no GPU."""
+    from bench.audit import report as audit_report
+    from bench.audit.survey import survey
+    from bench.running.progress import Screen
+    from kernels import CUDA
+
+    found = survey(CUDA, arguments.names(family), arguments.names(arch.replace("sm_", "")), Screen(quiet))
+    _show(as_json, found, audit_report.render(found, functions))
+    if found.misses:
+        raise AuditMiss(f"{audit_report.verdict(found)}: see the sentences above")
+
+
+@app.command("gpu-check")
+def gpu_check(
+    device: Annotated[str, typer.Option(help="cuda:N, or sim:NAME to try the verb.")] = "cuda:0",
+    out: Annotated[Path, typer.Option(envvar="OUT", help="Folder for its six files.")] = Path("results"),
+    stage: Annotated[str, typer.Option(help="tests, audit, cross-check, run or checks; all in turn.")] = "",
+    as_json: Json = False,
+) -> None:
+    """Check on a GPU what only a GPU can show, in under five minutes."""
+    from bench.gpucheck import verb
+
+    streams.end_like_ctrl_c()
+    record = verb.check_gpu(device, out, stage, (lambda line: None) if as_json else print)
+    if as_json:
+        _show(as_json, record.value(), "")
+    if record.failed:
+        what = f"{len(record.failed)} checks failed ({', '.join(record.failed)[:200]})"
+        raise CheckFailed(f"{what}: {record.folder / verb.TABLE} has them all, {verb.RECORD} the reasons")
 
 
 @app.command()
@@ -233,7 +282,7 @@ def laws(
     if pi or beta:
         roof = model.given_roof(pi, beta, overhead)
     elif folder is not None or not timed:
-        roof = model.measured_roof(_profile(folder or _newest(results)), precision, mode, overhead)
+        roof = model.measured_roof(_profile(folder or arguments.newest(results)), precision, mode, overhead)
     known = model.given_overlap(overlap) or (roof.omega if roof else None)
     if timed or roof is None:
         job, at = model.timed_job(movement, compute, overhead), None
@@ -245,58 +294,10 @@ def laws(
     _show(as_json, ways.record(*parts), ways.render(*parts))
 
 
-def _check_box(minutes: float | None, preset: str | None) -> None:
-    if minutes is not None and preset is not None:
-        raise UsageError(f"give --minutes or --preset, not both: {preset} means its own minutes")
-    if minutes is not None and not 0 < minutes < float("inf"):
-        raise UsageError(f"--minutes must be a positive number, got {minutes:g}")
-
-
-def _resumable(path: Path, options: bool) -> Path:
-    """The folder to go on with; UsageError when options are given that it has already."""
-    folder = path.parent if path.name == "samples.jsonl" else path
-    if options:
-        raise UsageError(
-            "--resume goes on as the run was begun: leave out --device, --minutes, --preset, --threads, "
-            "--precisions, --families and --no-workloads, or start a new run without --resume"
-        )
-    if not (folder / "samples.jsonl").is_file():
-        raise FileError(f"nothing to resume: {folder} holds no samples.jsonl; give the folder of a run")
-    return folder
-
-
-def _home(path: Path) -> Path:
-    """The folder of a result, which may be named by its profile.json."""
-    return path.parent if path.is_file() else path
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
-
-
-def _newest(results: Path) -> Path:
-    """The result folder of the latest run; folders are named by their time in UTC."""
-    found = [path.parent for path in results.glob("*/*/samples.jsonl")]
-    if not found:
-        raise FileError(f"no result folder under {results}: measure first with `python -m bench run`")
-    return max(found, key=lambda folder: folder.name)
-
-
 def _profile(path: Path) -> Profile:
     from bench import store
 
     return store.read_profile(path)
-
-
-def _check_converged(profile: Profile) -> None:
-    from bench.compare import ceiling_name
-
-    wide = [ceiling_name(c) for c in profile.ceilings if c.converged is False]
-    few = [ceiling_name(c) for c in profile.ceilings if c.converged is None]
-    if wide:
-        raise NotConverged(f"did not converge: {'; '.join(wide)}. Give more --minutes, or a quieter machine")
-    if few:
-        raise NotConverged(f"too few rounds for a verdict: {'; '.join(few)}. Give more --minutes")
 
 
 def _show(as_json: bool, value: Any, text: str) -> None:
@@ -314,10 +315,11 @@ def _show_result(folder: Path, text: str, as_json: bool) -> None:
     _show(as_json, value, text)
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main(given: list[str] | None = None) -> None:
     """Run the command line; --debug may stand anywhere in it."""
     streams.secure()
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    caches.use()
+    words = list(sys.argv[1:] if given is None else given)
     debug = ["--debug"] if "--debug" in words else []
     try:
         app(args=[*debug, *(word for word in words if word != "--debug")], prog_name="python -m bench")

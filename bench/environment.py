@@ -2,93 +2,153 @@
 
 # Kept to what Python 3.6 can parse, so that an old interpreter is refused in words, not by a SyntaxError.
 import argparse
-import hashlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 
+# The Makefile starts this file with -I: without any path of ours.
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from bench import driver, wheels
+from bench.wheels import OFFLINE, Refusal, say
+
 OLDEST, NEWEST = (3, 10), (3, 13)
 STAMP = ".roofline-setup"
-CHECKOUT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-OFFLINE = "make bench VENV= PYTHON=python3"
+CHOICES = {"": "", "12": "cuda12", "13": "cuda13", "none": "none"}
+"""What CUDA= may say, and the extra of pyproject.toml that it means."""
 
-TROUBLE = (
-    (
-        r"No space left on device|Disk quota exceeded",
-        "the disk or your quota is full: put the environment and the caches where there is room, e.g. "
-        "make {goal} VENV=/scratch/venv PIP_CACHE_DIR=/scratch/pip TMPDIR=/scratch",
-    ),
-    (
-        r"Permission denied|Read-only file system",
-        "a folder cannot be written: name ones that can, e.g. "
-        "make {goal} VENV=/scratch/venv PIP_CACHE_DIR=/scratch/pip TMPDIR=/scratch",
-    ),
-    (
-        r"NameResolutionError|name resolution|Name or service not known|NewConnectionError"
-        r"|ConnectTimeoutError|Network is unreachable|Connection refused|ProxyError|SSLError|Read timed out",
-        "no package index could be reached: use the packages that are there with "
-        + OFFLINE
-        + ", or name a mirror in PIP_INDEX_URL",
-    ),
-)
-"""What pip says, and what to do about it; the first that matches is told."""
+GPU_EXTRAS = {"cuda12", "cuda13"}
+GPU_LEAST = ("numpy", "typer", "rich", "matplotlib")
+"""Without these nothing runs on a GPU machine either; without others less is shown."""
 
-
-class Refusal(Exception):
-    """One sentence: what is wrong with this machine and the line to type."""
+SMOKE = "import numpy, scipy, llvmlite.binding, numba"
 
 
 def main(words: "list[str] | None" = None) -> int:
     """Set up or check; 0 when the environment is ready, 1 with the reason in words."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--venv", default="", help="folder of the environment; empty: use this Python as it is"
-    )
-    parser.add_argument("--extra", default="", help="extra of pyproject.toml to install too, such as dev")
-    parser.add_argument("--remove", action="store_true", help="remove the environment if it was made here")
-    parser.add_argument("--goal", default="setup", help="the make verb that asked, for the advice")
-    options = parser.parse_args(words)
+    options = arguments().parse_args(words)
     try:
         if options.remove:
             remove(options.venv)
+        elif options.collect:
+            collect(options)
         elif options.venv:
-            prepare(options.venv, options.extra, options.goal)
+            cuda = chosen(options.cuda)
+            prepare(options.venv, options.extra, options.goal, cuda, options.wheelhouse)
         else:
             check_python(options.goal)
-            check_packages(options.extra)
+            check_packages(options.extra, options.measuring, chosen(options.cuda))
     except Refusal as refusal:
         sys.stderr.write("set-up: " + str(refusal) + "\n")
         return 1
     return 0
 
 
-def say(sentence: str) -> None:
-    print("set-up: " + sentence, flush=True)
+def arguments() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--venv", default="", help="folder of the environment; empty: use this Python as it is"
+    )
+    parser.add_argument("--extra", default="", help="extras of pyproject.toml to install too: dev,audit")
+    parser.add_argument("--cuda", default="", help="12, 13 or none instead of what the GPU driver says")
+    parser.add_argument("--measuring", default="", help="the device that will be measured, if one was named")
+    parser.add_argument("--wheelhouse", default="", help="folder of wheels to install from, if it has any")
+    parser.add_argument("--collect", action="store_true", help="fill that folder instead of installing")
+    parser.add_argument("--for-python", default="", help="collect for this Python version, such as 3.12")
+    parser.add_argument("--for-machine", default="", help="collect for x86_64 or aarch64")
+    parser.add_argument("--remove", action="store_true", help="remove the environment if it was made here")
+    parser.add_argument("--goal", default="setup", help="the make verb that asked, for the advice")
+    return parser
 
 
-def prepare(venv: str, extra: str, goal: str) -> None:
+def chosen(cuda: str) -> str:
+    """The extra that CUDA= names, "none", or "" to look at the driver."""
+    if "/" in cuda:  # modules of clusters keep the toolkit's folder in a variable of this name
+        return ""
+    major = cuda.lower().replace("cuda", "").strip().split(".")[0]
+    if major not in CHOICES:
+        raise Refusal(f"CUDA={cuda} is no choice: 12, 13 or none, or leave it out")
+    return CHOICES[major]
+
+
+def prepare(venv: str, extra: str, goal: str, cuda: str = "", house: str = "") -> None:
     """Create `venv` and install; nothing is done when the stamp says that it was done before."""
-    if is_ready(venv, extra):
+    gpu, why = picked(venv, cuda)
+    wanted = named(extra, gpu)
+    if is_ready(venv, wanted):
         return
     check_python(goal)
     python = os.path.join(venv, "bin", "python")
     if not works(python):
         create(venv, goal)
         write_stamp(venv, made=True)  # an installation that fails leaves an environment that clean may remove
-    install(python, extra, goal)
-    smoke(python)
-    names = sorted(extras(venv) | {extra} - {""})
-    write_stamp(venv, pyproject=fingerprint(), extras=names, made=was_made_here(venv))
+    say(why)
+    needs = wheels.requirements(*sorted(wanted))
+    if gpu:
+        needs = make_way(venv, python, gpu, needs)
+    wheels.install(python, needs, goal, house)
+    smoke(python, gpu)
+    kept = extras(venv) - (GPU_EXTRAS if gpu else set())
+    facts = {"seen": driver.mark(), "gpu": gpu} if not cuda else {}
+    names = sorted(kept | wanted)
+    write_stamp(venv, pyproject=wheels.fingerprint(), extras=names, made=was_made_here(venv), **facts)
     say("ready in " + venv)
 
 
-def fingerprint() -> str:
-    """Hash of pyproject.toml: a changed list of packages means a new installation."""
-    with open(os.path.join(CHECKOUT, "pyproject.toml"), "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
+def named(extra: str, gpu: str = "") -> "set[str]":
+    """The extras asked for, comma-separated, and the GPU's; the audit's packages follow the GPU's toolkit."""
+    wanted = {*extra.split(","), gpu} - {""}
+    if gpu == "cuda12" and "audit" in wanted:
+        wanted = wanted - {"audit"} | {"audit12"}
+    return wanted
+
+
+def picked(venv: str, cuda: str) -> "tuple[str, str]":
+    """The extra for the GPUs here, "" for none, and the line that says why; a machine is asked once."""
+    if cuda:
+        gpu = "" if cuda == "none" else cuda
+        return gpu, ("GPU packages: " + gpu if gpu else "no GPU packages") + ", as CUDA= says"
+    done = stamp(venv)
+    if done.get("seen") == driver.mark() and isinstance(done.get("gpu"), str):
+        gpu, why = str(done["gpu"]), "the same GPU as before"
+    else:
+        gpu, why = driver.extra(driver.look())
+    if gpu:
+        return gpu, f"GPU packages: {gpu} ({why}); CUDA=12, 13 or none overrides"
+    return "", f"no GPU packages: {why} (on a login node name them with CUDA=12 or 13)"
+
+
+def make_way(venv: str, python: str, gpu: str, needs: "list[str]") -> "list[str]":
+    """The requirements less a CuPy that is there already; two builds of CuPy would overwrite each other."""
+    others = [name for name in wheels.cupys(python) if name != "cupy-" + gpu + "x"]
+    if not others:
+        return needs
+    if "cupy" in others:
+        say("CuPy is here already, built for this machine: it is kept")
+        return [need for need in needs if not need.startswith("cupy-")]
+    if not was_made_here(venv):
+        raise Refusal(
+            "{} has {}, but this machine needs cupy-{}x, and both cannot be: name another folder with VENV=, "
+            "or keep what is there with CUDA=none".format(venv, ", ".join(others), gpu)
+        )
+    say("removing " + ", ".join(others) + ", which cannot stand beside cupy-" + gpu + "x")
+    wheels.run([python, "-m", "pip", "uninstall", "-y", *others])
+    return needs
+
+
+def collect(options: argparse.Namespace) -> None:
+    """Fill the folder of wheels for the machine that CUDA= names, or for this one."""
+    if not options.wheelhouse:
+        raise Refusal("name a folder for the wheels: make wheelhouse WHEELHOUSE=wheelhouse")
+    gpu, why = picked("", chosen(options.cuda))
+    say(why)
+    ours = os.path.join(options.venv, "bin", "python") if options.venv else ""
+    python = ours if ours and works(ours) else sys.executable
+    extra = named(options.extra, gpu)
+    machine = (options.for_python, options.for_machine)
+    wheels.collect(python, wheels.requirements(*sorted(extra)), options.wheelhouse, *machine)
 
 
 def stamp(venv: str) -> "dict[str, object]":
@@ -108,7 +168,7 @@ def write_stamp(venv: str, **facts: object) -> None:
 def extras(venv: str) -> "set[str]":
     """Extras installed for this very pyproject.toml."""
     found = stamp(venv)
-    names = found.get("extras") if found.get("pyproject") == fingerprint() else None
+    names = found.get("extras") if found.get("pyproject") == wheels.fingerprint() else None
     return {str(name) for name in names} if isinstance(names, list) else set()
 
 
@@ -123,9 +183,9 @@ def remove(venv: str) -> None:
         say("removed " + venv)
 
 
-def is_ready(venv: str, extra: str) -> bool:
-    """Whether the stamp is of this pyproject.toml and extra, and the interpreter is still there."""
-    done = stamp(venv).get("pyproject") == fingerprint() and (not extra or extra in extras(venv))
+def is_ready(venv: str, wanted: "set[str]") -> bool:
+    """Whether the stamp is of this pyproject.toml and its extras, and the interpreter is still there."""
+    done = stamp(venv).get("pyproject") == wheels.fingerprint() and wanted <= extras(venv)
     return done and os.access(os.path.join(venv, "bin", "python"), os.X_OK)
 
 
@@ -189,108 +249,53 @@ def create(venv: str, goal: str) -> None:
             f"{venv} is a folder with other things in it: name another, e.g. make {goal} VENV=.venv"
         )
     say(f"making a virtual environment for Python {name} in {venv}")
-    done = run([sys.executable, "-m", "venv", "--clear", venv])
+    done = wheels.run([sys.executable, "-m", "venv", "--clear", venv])
     if done.returncode:
-        raise Refusal(f"{venv} could not be made: {explain(done.stdout, goal)}")
+        raise Refusal(f"{venv} could not be made: {wheels.explain(done.stdout, goal)}")
 
 
-def install(python: str, extra: str, goal: str) -> None:
-    """The packages of pyproject.toml; the checkout itself stays what runs."""
-    constraint = pip_constraint(python)
-    if constraint:
-        say("a pip constraint file is in force: " + constraint)
-    if os.environ.get("PYTHONPATH"):
-        say("PYTHONPATH is set: packages found there come before those of the environment")
-    say("installing the packages that pyproject.toml names (the first time about a minute and 1 GB)")
-    # The requirements, not `-e .`: with nothing to build a read-only checkout or a folder of wheels will do.
-    words = [python, "-m", "pip", "install", "--progress-bar", "off"]
-    done = run([*words, *requirements(extra)], echo=r"Downloading (\S+)")
-    if done.returncode:
-        held = constraint and re.search(r"constraint|conflict|requirements file", done.stdout)
-        reason = lift(constraint, goal) if held else explain(done.stdout, goal)
-        raise Refusal("the packages could not be installed: " + reason)
-
-
-def run(words: "list[str]", echo: str = "") -> "subprocess.CompletedProcess[str]":
-    """Run and keep the output; of the lines that match `echo` the first group is shown at once."""
-    # --user and --target from the environment or pip's configuration cannot be used in a virtual environment.
-    env = {"PIP_RETRIES": "2", **os.environ, "PIP_USER": "0", "PIP_NO_INPUT": "1", "PYTHONUNBUFFERED": "1"}
-    pipe = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, universal_newlines=True
-    )
-    kept = []
-    for line in pipe.stdout or ():
-        kept.append(line)
-        shown = re.search(echo, line) if echo else None
-        if shown:
-            print("  " + shown.group(1), flush=True)
-    return subprocess.CompletedProcess(words, pipe.wait(), "".join(kept))
-
-
-def pip_constraint(python: str) -> str:
-    """Which constraint file holds pip back: the environment variable or pip's own configuration."""
-    if os.environ.get("PIP_CONSTRAINT"):
-        return "PIP_CONSTRAINT=" + os.environ["PIP_CONSTRAINT"]
-    listed = run([python, "-m", "pip", "config", "list"]).stdout
-    found = re.search(r"(?m)^(?:global|install|site|user)\.constraint=(.*)$", listed)
-    return "pip configuration " + found.group(1).strip("'") if found else ""
-
-
-def lift(constraint: str, goal: str) -> str:
-    """How to go on without the constraint file."""
-    switch = "PIP_CONSTRAINT=" if constraint.startswith("PIP_CONSTRAINT") else "PIP_CONFIG_FILE=/dev/null"
-    return f"{constraint} holds pip back; lift it for this one command: make {goal} {switch}"
-
-
-def explain(output: str, goal: str) -> str:
-    """The remedy for what pip or venv said, else its own last words."""
-    for pattern, remedy in TROUBLE:
-        if re.search(pattern, output):
-            return remedy.format(goal=goal)
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line for line in lines if line.lower().startswith("error")]
-    return (errors or lines or ["no reason was given"])[-1]
-
-
-def smoke(python: str) -> None:
+def smoke(python: str, gpu: str = "") -> None:
     """The compiled packages must load here (an old C library or a foreign build shows now)."""
-    done = run([python, "-c", "import numpy, scipy, llvmlite.binding, numba"])
+    done = wheels.run([python, "-c", SMOKE + (", cupy" if gpu else "")])
     if done.returncode:
-        raise Refusal("the installed packages do not load: " + explain(done.stdout, "setup"))
+        raise Refusal("the installed packages do not load: " + wheels.explain(done.stdout, "setup"))
 
 
-def check_packages(extra: str) -> None:
-    """Without an environment of our own: name every package that this Python lacks or has too old."""
-    from importlib import metadata
+def check_packages(extra: str, device: str = "", cuda: str = "") -> None:
+    """Without an environment of our own: Refusal that names what this Python lacks for the device.
 
-    missing = []
-    for need in requirements(extra):
-        found = re.match(r"([A-Za-z0-9_.-]+)\s*(?:>=\s*([\d.]+))?", need)
-        name, least = (found.group(1), found.group(2) or "0") if found else (need, "0")
-        try:
-            if numbers(metadata.version(name)) < numbers(least):
-                missing.append(f"{name} (has {metadata.version(name)}, needs {least})")
-        except metadata.PackageNotFoundError:
-            missing.append(name)
-    if missing:
+    A GPU is measured with little more than CuPy; what else is missing is told and done without. A GPU
+    that nobody named and that this Python cannot drive leaves the work to the CPU.
+    """
+    asked = device.startswith(("cuda", "numba"))
+    gpu = "" if device and not asked else picked("", cuda)[0]
+    lacking = without_cupy(gpu) if gpu or asked else ""
+    if lacking and asked:
+        raise Refusal(f"device {device} was asked for, but {lacking}")
+    if lacking:
+        say(lacking + "; without it the CPU is measured")
+    absent = wheels.missing(wheels.requirements(*sorted(named(extra))))
+    on_gpu = bool(gpu or asked) and not lacking
+    vital = {name: has for name, has in absent.items() if not on_gpu or name in GPU_LEAST}
+    if vital:
         raise Refusal(
             "{} lacks {}; install them, or let the suite make its own environment: make setup".format(
-                sys.executable and os.path.basename(sys.executable), ", ".join(missing)
+                sys.executable and os.path.basename(sys.executable), ", ".join(vital.values())
             )
         )
+    if absent:
+        say("going on for the GPU without " + ", ".join(absent.values()) + ": what needs them is left out")
 
 
-def requirements(extra: str) -> "list[str]":
-    """The requirement lines of pyproject.toml; read as text, since Python 3.10 has no TOML reader."""
-    with open(os.path.join(CHECKOUT, "pyproject.toml"), encoding="utf-8") as file:
-        words = file.read()
-    keys = ["dependencies"] + ([extra] if extra else [])
-    blocks = [re.search(rf"(?ms)^{re.escape(key)}\s*=\s*\[(.*?)\]\s*$", words) for key in keys]
-    return [need for block in blocks if block for need in re.findall(r'"([^"]+)"', block.group(1))]
-
-
-def numbers(version: str) -> "tuple[int, ...]":
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
+def without_cupy(gpu: str) -> str:
+    """What stands between this Python and the GPU, "" when CuPy is here in a build that the driver runs."""
+    found = wheels.cupys(sys.executable)
+    name = "cupy-{}x".format(gpu or "cuda13")
+    if not found:
+        return f"this Python lacks CuPy: install {name} (or make bench, which makes its own environment)"
+    if gpu == "cuda12" and found == ["cupy-cuda13x"]:
+        return "this Python has cupy-cuda13x, which this driver or GPU is too old for: install " + name
+    return ""
 
 
 if __name__ == "__main__":

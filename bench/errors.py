@@ -43,3 +43,15 @@ class NotConverged(BenchError):
     """With --strict: a ceiling whose interval stayed wider than its cap."""
 
     exit_code = 7
+
+
+class AuditMiss(BenchError):
+    """A CUDA function whose machine code departs from what its kernel declares."""
+
+    exit_code = 8
+
+
+class CheckFailed(BenchError):
+    """A check of gpu-check that failed on this machine."""
+
+    exit_code = 9

@@ -20,6 +20,8 @@ EXIT_CODES = {
     5: "a folder, disk or memory that cannot hold what was asked, or a folder in use",
     6: "a kernel whose result differs from its reference",
     7: "with --strict: a ceiling that did not converge or carries no verdict",
+    8: "audit: machine code that departs from what its kernel declares",
+    9: "with gpu-check: a check that failed on this GPU machine",
     INTERRUPTED: "interrupted; what was measured is kept and can be resumed",
     BROKEN_PIPE: "the reader of the output went away",
 }

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bench import cli, errors, outcome, store
+from bench import arguments, cli, errors, outcome, store
 from bench.profile import encoding
 from bench.profile.records import TOOL_VERSION, Profile
 from tests.synthetic import synthetic_profile
@@ -379,13 +379,13 @@ def test_laws_without_any_result(call: Call, tmp_path: Path) -> None:
 
 def test_strict_names_what_did_not_converge() -> None:
     with pytest.raises(errors.NotConverged, match="did not converge: pi fp64 library gemm; pi fp32 library"):
-        cli._check_converged(synthetic_profile())
+        arguments.check_converged(synthetic_profile())
     base = synthetic_profile()
     few = dataclasses.replace(base.ceilings[0], converged=None)
     with pytest.raises(errors.NotConverged, match="too few rounds for a verdict: pi fp64 fma"):
-        cli._check_converged(dataclasses.replace(base, ceilings=(few,)))
+        arguments.check_converged(dataclasses.replace(base, ceilings=(few,)))
     good = tuple(c for c in base.ceilings if c.converged)
-    cli._check_converged(dataclasses.replace(base, ceilings=good))
+    arguments.check_converged(dataclasses.replace(base, ceilings=good))
 
 
 def test_json_of_devices(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

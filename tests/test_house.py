@@ -20,8 +20,20 @@ HEAVY = ("numpy", "scipy", "pandas", "pyarrow", "matplotlib", "numba", "llvmlite
 
 ROOMS = {
     "matplotlib": ("bench/report/plot.py", "bench/report/"),
-    "numba": ("bench/native/", "bench/backends/cpu.py", "bench/backends/calls.py", "bench/workloads/"),
-    "llvmlite": ("bench/native/", "bench/backends/cpu.py", "bench/backends/calls.py", "bench/workloads/"),
+    "numba": (
+        "bench/native/",
+        "bench/backends/cpu.py",
+        "bench/backends/calls.py",
+        "bench/backends/numba_",
+        "bench/workloads/",
+    ),
+    "llvmlite": (
+        "bench/native/",
+        "bench/backends/cpu.py",
+        "bench/backends/calls.py",
+        "bench/backends/numba_",
+        "bench/workloads/",
+    ),
     "scipy": (
         "bench/fitting/fit.py",
         "bench/fitting/",
@@ -238,7 +250,7 @@ def test_make_hands_its_settings_on() -> None:
     bare = make("-n", "bench", "VENV=", "PYTHON=python3", "DEVICE=")
     assert "python3 -m bench run --minutes 3" in bare
     assert "--device" not in bare, "an empty DEVICE leaves the choice to the suite"
-    assert "--extra dev" in make("-n", "test") and "--extra" not in make("-n", "bench")
+    assert "--extra dev,audit" in make("-n", "test") and "--extra" not in make("-n", "bench")
 
 
 # README
@@ -277,7 +289,7 @@ def test_make_commands_of_the_readme(line: str) -> None:
     words = line.split()
     words = words[words.index("make") + 1 :]  # what stands before is a launcher such as srun
     known = (TOP / "Makefile").read_text() + (TOP / "bench/environment.py").read_text()
-    known += (TOP / "bench/native/jit.py").read_text()
+    known += (TOP / "bench/wheels.py").read_text() + (TOP / "bench/native/jit.py").read_text()
     for word in words:
         name = word.split("=")[0]
         assert name in make_verbs() or ("=" in word and name in known), f"{word} is not known"

@@ -106,9 +106,11 @@ def on_battery(root: Path) -> bool:
 
 
 def _others(window: float) -> dict[str, Any]:
-    """Other processes above BUSY_SHARE of a CPU (a count, no names) and stolen time, by psutil."""
-    import psutil
-
+    """Other processes above BUSY_SHARE of a CPU (a count, no names) and stolen time; {} without psutil."""
+    try:
+        import psutil
+    except ImportError:
+        return {}
     ours = _family()
     others = [p for p in psutil.process_iter() if p.pid not in ours]
     before = {p.pid: _cpu_seconds(p) for p in others}

@@ -1,0 +1,64 @@
+"""What the verbs are given on the command line, checked: time boxes, names and result folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench.errors import FileError, NotConverged, UsageError
+
+if TYPE_CHECKING:
+    from bench.profile.records import Profile
+
+
+def check_box(minutes: float | None, preset: str | None) -> None:
+    """UsageError for a time box that cannot be."""
+    if minutes is not None and preset is not None:
+        raise UsageError(f"give --minutes or --preset, not both: {preset} means its own minutes")
+    if minutes is not None and not 0 < minutes < float("inf"):
+        raise UsageError(f"--minutes must be a positive number, got {minutes:g}")
+
+
+def resumable(path: Path, options: bool) -> Path:
+    """The folder to go on with; UsageError when options are given that it has already."""
+    folder = path.parent if path.name == "samples.jsonl" else path
+    if options:
+        raise UsageError(
+            "--resume goes on as the run was begun: leave out --device, --minutes, --preset, --threads, "
+            "--precisions, --families, --no-workloads, --cross-check and --no-blocker, or start a new run "
+            "without --resume"
+        )
+    if not (folder / "samples.jsonl").is_file():
+        raise FileError(f"nothing to resume: {folder} holds no samples.jsonl; give the folder of a run")
+    return folder
+
+
+def home(path: Path) -> Path:
+    """The folder of a result, which may be named by its profile.json."""
+    return path.parent if path.is_file() else path
+
+
+def names(text: str) -> tuple[str, ...]:
+    """The words of a comma-separated list."""
+    return tuple(name.strip() for name in text.split(",") if name.strip())
+
+
+def newest(results: Path) -> Path:
+    """The result folder of the latest run; folders are named by their time in UTC."""
+    found = [path.parent for path in results.glob("*/*/samples.jsonl")]
+    if not found:
+        raise FileError(f"no result folder under {results}: measure first with `python -m bench run`")
+    return max(found, key=lambda folder: folder.name)
+
+
+def check_converged(profile: Profile) -> None:
+    """NotConverged, with the ceilings named, unless every one has converged."""
+    from bench.compare import ceiling_name
+
+    wide = [ceiling_name(c) for c in profile.ceilings if c.converged is False]
+    many = [c for c in profile.ceilings if c.regime != "sustained"]  # which is measured once, for 10 s
+    few = [ceiling_name(c) for c in many if c.converged is None]
+    if wide:
+        raise NotConverged(f"did not converge: {'; '.join(wide)}. Give more --minutes, or a quieter machine")
+    if few:
+        raise NotConverged(f"too few rounds for a verdict: {'; '.join(few)}. Give more --minutes")

@@ -1,0 +1,237 @@
+"""The checks of a device: right results, honest clocks, work that takes its time, faults that stay small."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from statistics import median
+from typing import Any
+
+from bench.errors import BenchError, VerificationError
+from bench.gpucheck.bed import SMALL, Bed, sized, small
+from bench.gpucheck.check import OK, Check, passed, skipped, within
+from bench.profile.records import Point
+
+NO_HARDWARE = "a simulated device has none"
+LONG, SHORT = 0.3, 0.02
+"""Seconds of a repetition that a host clock can follow, and of one that is compared with its double."""
+
+
+def results(bed: Bed) -> Iterator[Check]:
+    """Every loop of a run once, against its reference; one line a family and precision."""
+    groups: dict[tuple[str, str], list[Point]] = {}
+    for point in bed.points:
+        groups.setdefault((point.family, point.precision.label), []).append(point)
+    for (family, label), points in groups.items():
+        yield _results(bed, f"results {family} {label}", points)
+
+
+def _results(bed: Bed, name: str, points: list[Point]) -> Check:
+    reasons = {bed.backend.unsupported(point) for point in points}
+    if "" not in reasons:
+        return skipped(name, reasons.pop())
+    loops = {(p.kernel, p.variant, p.sizes.get("fma"), p.operands): small(p) for p in points}
+    right, unfit = 0, ""
+    for point in loops.values():
+        if time.monotonic() > bed.deadline:
+            break
+        try:
+            with bed.prepared(point) as prepared:
+                bed.backend.verify(prepared)
+            right += 1
+        except VerificationError as error:
+            return passed(name, False, f"{point.kernel} {point.variant}: {error}", "its reference")
+        except (BenchError, MemoryError) as error:
+            unfit = f"{point.kernel} {point.variant}: {error}"
+    if not right and not unfit:
+        return skipped(name, "the time for results was up")
+    said = f"{right} of {len(loops)} loops right" + (f"; {unfit}" if unfit else "")
+    return passed(name, right > 0 and not unfit, said, "equal to the reference")
+
+
+def event_clock(bed: Bed) -> Iterator[Check]:
+    """Twice the work adds the same time to the events as to the host's clock, which starts agree with."""
+    point = bed.first(lambda p: p.family == "fma")
+    if point is None:
+        yield skipped("event clock", "no chain of multiply-adds runs here")
+        return
+    now = bed.backend.now
+    with bed.prepared(point) as prepared:
+        amount = bed.amount(prepared, LONG / 2)
+        rows = []
+        for factor in (1, 2):
+            began = now()
+            repetitions = bed.backend.measure(prepared, min(factor * amount, prepared.most), 2)
+            rows.append((now() - began, repetitions.start[0] - began, sum(repetitions.seconds)))
+    (host, start, event), (more_host, _, more_event) = rows
+    yield within("event clock / host clock", (more_event - event) / (more_host - host), 0.97, 1.03)
+    yield passed("start on the host's clock", -0.001 <= start <= host, f"{start:.4g} s", f"0 to {host:.4g} s")
+
+
+def doubled_flops(bed: Bed) -> Iterator[Check]:
+    """Twice the trips of a counted loop take twice the time, in every precision of every chain."""
+    for point in _one_each(bed, ("fma", "tensor"), lambda p: (p.kernel, p.precision.label)):
+        with bed.prepared(point) as prepared:
+            amount = min(bed.amount(prepared, SHORT), prepared.most // 2)
+            ratio = _interleaved(lambda n: bed.fastest(prepared, n, 2), amount, 2 * amount)
+        yield within(f"2x FLOP {point.kernel} {point.precision.label}", ratio, 1.92, 2.08)
+
+
+def doubled_bytes(bed: Bed) -> Iterator[Check]:
+    """Twice the bytes of an array take twice the time, for every access."""
+    for point in _one_each(bed, ("stream",), lambda p: p.kernel):
+        seconds = []
+        for size in (point.sizes["bytes"] // 2, point.sizes["bytes"]):
+            with bed.prepared(sized(point, bytes=size)) as prepared:
+                amount = bed.amount(prepared, SHORT)
+                declared = prepared.work(amount).bytes(point.level)
+                seconds.append(bed.fastest(prepared, amount) / declared * size)
+        yield within(f"2x byte {point.kernel}", seconds[1] / seconds[0], 1.84, 2.16)
+
+
+def more_intensity(bed: Bed) -> Iterator[Check]:
+    """Far above the ridge time grows as the multiply-adds on the same bytes do."""
+    loops: dict[tuple[Any, ...], list[Point]] = {}
+    for point in _supported(bed, ("mix",)):
+        block = point.sizes.get("block")
+        loops.setdefault((point.kernel, point.precision.label, point.variant, block), []).append(point)
+    pairs = [sorted(found, key=lambda p: p.sizes["fma"])[-2:] for found in loops.values() if len(found) > 1]
+    if not pairs:
+        yield skipped("more FLOP/byte", "no intensity sweep runs here")
+        return
+    pair = {p.sizes["fma"]: p for p in max(pairs, key=lambda found: found[0].sizes["fma"])}
+
+    def seconds(fma: int) -> float:
+        with bed.prepared(pair[fma]) as prepared:
+            amount = bed.amount(prepared, SHORT)
+            return bed.fastest(prepared, amount) / amount
+
+    less, more = pair
+    ratio = _interleaved(seconds, less, more) / (more / less)
+    yield within(f"{more / less:g}x FLOP/byte {pair[more].kernel}", ratio, 0.92, 1.04)
+
+
+def _supported(bed: Bed, families: tuple[str, ...]) -> list[Point]:
+    return [p for p in bed.points if p.family in families and not bed.backend.unsupported(p)]
+
+
+def _one_each(bed: Bed, families: tuple[str, ...], key: Callable[[Point], Any]) -> list[Point]:
+    """The first point of every kind."""
+    found: dict[Any, Point] = {}
+    for point in _supported(bed, families):
+        found.setdefault(key(point), point)
+    return list(found.values())
+
+
+def _interleaved(seconds: Callable[[int], float], small: int, large: int) -> float:
+    """Ratio of the fastest times, taken in turn so that a drifting clock meets both."""
+    pairs = [(seconds(small), seconds(large)) for _ in range(3)]
+    return min(b for _, b in pairs) / min(a for a, _ in pairs)
+
+
+def flush(bed: Bed) -> Iterator[Check]:
+    """A small array read once after a flush comes from memory, read again and again from the cache."""
+    cache = bed.backend.device.last_level_cache_bytes
+    point = bed.first(lambda p: p.family == "stream" and p.kernel == "read")
+    if bed.simulated or point is None or not cache:
+        yield skipped("flush", NO_HARDWARE if bed.simulated else "no cache, or no read kernel")
+        return
+    with bed.prepared(sized(point, bytes=cache // 4)) as prepared:
+        cold = bed.fastest(prepared, prepared.least, 20) / prepared.least
+        often = min(256, prepared.most)
+        warm = bed.fastest(prepared, often, 5) / often
+    yield within("flush: cold / warm time of L2/4", cold / warm, 1.15, 50.0)
+
+
+def telemetry(bed: Bed) -> Iterator[Check]:
+    """Clock, power and temperature of busy repetitions are possible ones."""
+    facts, point = bed.backend.device.facts, bed.first(lambda p: p.family == "fma")
+    if point is None:
+        yield skipped("telemetry", "no chain of multiply-adds runs here")
+        return
+    with bed.prepared(point) as prepared:
+        seen = bed.backend.measure(prepared, bed.amount(prepared, LONG), 4)
+    top = float(facts.get("max_sm_clock_hz") or 5e9)
+    limit = float(facts.get("power_limit_w") or 2000.0)
+    yield _plausible("SM clock under load", seen.clock_hz, 0.15 * top, 1.02 * top, "Hz")
+    yield _plausible("board power under load", seen.power_w, 3.0, 1.3 * limit, "W")
+    yield _plausible("temperature under load", seen.temperature_c, 10.0, 110.0, "degC")
+
+
+def _plausible(name: str, values: Iterable[float], low: float, high: float, unit: str) -> Check:
+    known = list(values)
+    return within(name, median(known), low, high, unit) if known else skipped(name, "not told by this device")
+
+
+def out_of_memory(bed: Bed) -> Iterator[Check]:
+    """Arrays that cannot fit are refused in words, and what comes after works."""
+    point = bed.first(lambda p: p.family == "stream")
+    if point is None:
+        yield skipped("out of memory", "no stream runs here")
+        return
+    name, whole = "arrays beyond the memory", bed.backend.device.memory_bytes
+    try:
+        with bed.prepared(sized(point, bytes=whole)) as prepared:
+            got = prepared.point.sizes["bytes"]
+        if bed.simulated and got >= whole:
+            yield skipped(name, "the memory of this simulation has no end")
+        else:
+            yield passed(name, got < whole, f"made {got} byte", f"refused, or below {whole} byte")
+    except (MemoryError, BenchError) as error:
+        yield Check(name, OK, f"refused: {error}", "refused in words")
+    yield from _still_right(bed, point, "a small array afterwards")
+
+
+def second_stream(bed: Bed) -> Iterator[Check]:
+    """What is timed runs on the stream of its events, whichever stream is current: ours and the library's."""
+    for family in ("fma", "gemm"):
+        name, point = f"{family} on its own stream", bed.first(lambda p: p.family == family)  # noqa: B023
+        if bed.simulated or bed.backend.device.kind != "cuda" or point is None:
+            yield skipped(name, NO_HARDWARE)
+            continue
+        from bench.gpucheck.by_cupy import another_stream
+
+        with bed.prepared(point) as prepared:
+            amount = bed.amount(prepared, SHORT)
+            plain = bed.fastest(prepared, amount)
+            with another_stream():
+                other = bed.fastest(prepared, amount)
+        yield within(name, other / plain, 0.9, 1.1)
+
+
+def fault_of_a_child(bed: Bed) -> Iterator[Check]:
+    """A process that loses its context to an illegal address costs this one nothing."""
+    name, point = "illegal address in a child", bed.first(lambda p: p.family in ("fma", "stream"))
+    if bed.simulated or bed.backend.device.kind != "cuda" or point is None:
+        yield skipped(name, NO_HARDWARE)
+        return
+    from bench.gpucheck.by_cupy import faulty_child
+
+    said = faulty_child()
+    yield skipped(name, said) if said.startswith("busy") else passed(name, said == "fault", said, "fault")
+    yield from _still_right(bed, point, "this process afterwards")
+
+
+def _still_right(bed: Bed, point: Point, name: str) -> Iterator[Check]:
+    with bed.prepared(sized(small(point), **_bytes(point))) as prepared:
+        bed.backend.verify(prepared)
+    yield Check(name, OK, "right", "equal to the reference")
+
+
+def _bytes(point: Point) -> dict[str, int]:
+    return {"bytes": min(SMALL, point.sizes["bytes"])} if "bytes" in point.sizes else {}
+
+
+CHECKS: dict[str, Callable[[Bed], Iterable[Check]]] = {
+    "results": results,
+    "event clock": event_clock,
+    "telemetry": telemetry,
+    "doubled flops": doubled_flops,
+    "doubled bytes": doubled_bytes,
+    "more intensity": more_intensity,
+    "flush": flush,
+    "second stream": second_stream,
+    "out of memory": out_of_memory,
+    "fault of a child": fault_of_a_child,
+}
+"""In this order: right results first, what may cost the GPU its patience last."""
