@@ -78,10 +78,11 @@ class Log:
             raise FormatError(f"unknown record {kind!r}")
 
     def note(self, values: Mapping[str, Any]) -> None:
-        """Keep a note; the last word on what was not measured is shown as part of the header."""
+        """Keep a note; what was not measured, and a cross-check, become part of the header."""
         self.notes.append(dict(values))
-        if "not_measured" in values:
-            self.header["not_measured"] = values["not_measured"]
+        for name in ("not_measured", "cross_check"):
+            if name in values:
+                self.header[name] = values[name]
 
 
 def read_log(folder: Path) -> Log:

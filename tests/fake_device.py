@@ -11,6 +11,7 @@ from typing import Any
 from bench.backends import Prepared
 from bench.device import Cache, Device
 from bench.errors import DeviceError, VerificationError
+from bench.gpu.faults import ContextLost
 from bench.profile.records import Point, Precision, Repetitions
 from kernels.spec import Work
 
@@ -47,7 +48,7 @@ FLOPS, BYTES = 100.0, 1600.0
 class FakeBackend:
     """The verbs; every call is kept in `calls`.
 
-    faults: kernel -> what goes wrong: "memory", "device", "verify", "hang", "crash", "zero", "bug"
+    faults: kernel -> what goes wrong: "memory", "device", "verify", "hang", "crash", "lost", "zero", "bug"
     slow:   kernel -> factor on its seconds;  real: sleep instead of counting virtual seconds
     """
 
@@ -74,6 +75,9 @@ class FakeBackend:
     def begin_round(self, round: int) -> None:
         self.calls.append(("begin_round", round))
 
+    def begin_visit(self, regime: str, visit: int) -> None:
+        """Every visit of a virtual clock is alike."""
+
     def variants(self, kernel: str, precision: Precision, level: str, threads: int) -> tuple[str, ...]:
         return ("first", "second")
 
@@ -89,6 +93,8 @@ class FakeBackend:
             raise DeviceError("the BLAS is missing: install one")
         if fault == "bug":
             raise RuntimeError("a bug")
+        if fault == "lost":
+            raise ContextLost("an illegal address ended the GPU's context")
         if fault == "hang":
             self._pass(40.0)
         if fault == "crash":

@@ -18,7 +18,7 @@ COMMAND = (WORKER[0], "-m", "tests.fake_worker", "{}")
 
 def main() -> None:
     provenance.source_hash = lambda *_: "0123456789ab"  # others may be editing while this runs
-    suite.open_device = lambda device: (FAKE, Children(device, COMMAND))
+    suite.open_device = lambda device, blocker=True: (FAKE, Children(device, COMMAND))
     PRESETS["quick"] = replace(PRESETS["quick"], rounds=3)
     suite._derive = lambda store: None
     resume = Path(sys.argv[2]) if len(sys.argv) > 2 else None

@@ -150,6 +150,8 @@ def test_flags_reach_the_suite(
         "families": ("fma", "stream"),
         "workloads": False,
         "quiet": True,
+        "blocker": True,
+        "cross_check": False,
     }
 
 
@@ -205,7 +207,19 @@ def test_interrupted_run_says_how_to_go_on(
     [
         ("--device", "sim:none", 3, "valid: small-cpu, big-cpu"),
         ("--precisions", "fp12", 2, "unknown precision 'fp12'; this device knows: fp64, fp32"),
-        ("--families", "foo", 2, "unknown family 'foo'; valid: fma, stream, mix, gemm, cache, workload"),
+        (
+            "--families",
+            "foo",
+            2,
+            "unknown family 'foo'; valid: fma, stream, mix, gemm, tensor, cache, workload",
+        ),
+        (
+            "--precisions",
+            "fp16,int8",
+            2,
+            "fp16: no fp16 arithmetic; int8: no int8 dot product); this device has: ",
+        ),
+        ("--families", "tensor", 2, "no points of tensor"),
         ("--threads", "99", 2, "1 to 2 threads"),
     ],
 )

@@ -112,9 +112,25 @@ def test_matrices_grow_with_the_threads_and_fit_the_memory() -> None:
     assert max(sizes.matrix_sizes(256, 1e9, dense=True)) == 1024
 
 
+def test_short_repetitions_of_two_intensities_let_t0_be_fitted() -> None:
+    short = [p for p in planned("standard").points if "window" in p.point.sizes]
+    assert {(p.point.kernel, p.point.sizes["fma"], p.target) for p in short} == {
+        (kernel, fma, window * 1e-6)
+        for kernel in ("mix-read-only", "mix-in-place")
+        for fma in (3, 96)
+        for window in (20, 50, 200)
+    }
+    (size,) = {p.point.sizes["bytes"] for p in planned("standard").points if p.point.family == "mix"}
+    assert size > FAKE.last_level_cache_bytes, "over the same arrays: what is short is the repetition"
+    assert not [p for p in planned("quick").points if "window" in p.point.sizes]
+    visits = {p.visits for p in planned("standard").points if p.point.family == "mix" and p not in short}
+    assert visits == {2} and {p.visits for p in planned("quick").points if p.point.family == "mix"} == {1}
+
+
 def test_every_family_is_planned_and_every_key_is_once() -> None:
     drafted = planned()
-    assert {p.point.family for p in drafted.points} == set(FAMILIES)
+    assert {p.point.family for p in drafted.points} == set(FAMILIES) - {"tensor"}
+    assert not any("tensor" in note for note in drafted.notes), "a CPU has no tensor units: nothing to miss"
     assert max(Counter(p.key for p in drafted.points).values()) == 1
     assert {p.point.scope for p in drafted.points if p.point.family == "fma"} == {"all", "core"}
 

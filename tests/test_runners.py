@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -106,6 +107,84 @@ def test_a_crash_is_recorded_with_its_last_words(children: Children) -> None:
     assert sample.reason == "the measuring process ended with signal 6: the loop ran away"
     assert children.measure(of("write"), 1, 1.0, 20).reason.endswith("exit code 1: RuntimeError: a bug")
     assert children.measure(PLANNED, 2, 1.0, 20).status == "ok"
+
+
+def test_a_process_that_lost_its_gpu_ends_with_the_reason() -> None:
+    runner = Children("fake", fake_command(copy="lost"))
+    runner.open(1)
+    first = pid_of(runner)
+    sample = runner.measure(of("copy"), 0, 1.0, 20)
+    ended = "the measuring process ended with exit code 3: an illegal address ended the GPU's context"
+    assert (sample.status, sample.reason, sample.facts["lost"]) == ("failed", ended, True)
+    assert gone(first)
+    assert runner.measure(PLANNED, 1, 1.0, 20).process == 2
+    runner.close(kill=True)
+
+
+def family(name: str, kernel: str = "read") -> Planned:
+    return replace(PLANNED, point=replace(POINT, family=name, kernel=kernel))
+
+
+def test_each_family_has_a_process_and_never_two_have_the_device_open() -> None:
+    runner = Children("fake", fake_command(scale="crash"), by_family=True)
+    runner.open(0)
+    chooser = pid_of(runner)
+    assert runner.measure(family("fma"), 0, 1.0, 20).process == 1, "the one that listed the variants goes on"
+    assert runner._spare is not None
+    waiting = runner._spare._process.pid
+    assert not gone(waiting)
+    assert runner.measure(family("stream"), 1, 1.0, 20).process == 2
+    assert gone(chooser) and pid_of(runner) == waiting, "the one that waited has imported meanwhile"
+    assert runner.measure(family("stream"), 2, 1.0, 20).process == 2
+    dead = runner.measure(family("stream", "scale"), 3, 1.0, 20)
+    assert dead.facts["lost"] and runner._child is None
+    assert runner.measure(family("gemm"), 4, 1.0, 20).process == 3
+    last, spare = pid_of(runner), runner._spare
+    runner.open(2)
+    assert gone(last) and runner._child is None and runner._spare is spare
+    runner.close(kill=True)
+    assert spare is not None and gone(spare._process.pid)
+
+
+def test_a_round_of_processes_warms_each_of_them_up_once() -> None:
+    code = (
+        "import json; from bench.running import worker; answers = worker.own_stdout()\n"
+        "for line in sys.stdin:\n"
+        "    request = json.loads(line); print(line, file=open(os.environ['SEEN'], 'a'), end='')\n"
+        "    reply = {'error': 3, 'message': 'busy'} if 'measure' in request else {}\n"
+        "    answers.write(json.dumps(reply) + chr(10))"
+    )
+    with tempfile.NamedTemporaryFile("r") as seen:
+        runner = Children("cuda:0", printing(code), {"SEEN": seen.name}, by_family=True)
+        runner.open(1)
+        runner.warm_up(0.5)
+        failed = [runner.measure(family(name), 0, 1.0, 20) for name in ("fma", "fma", "stream")]
+        runner.close(kill=True)
+        requests = [loads(line) for line in seen if "import" not in line]
+    assert [s.reason for s in failed] == ["busy"] * 3, "an error of one family is not the end of the run"
+    names = [next(iter(request)) for request in requests]
+    assert names == ["open", "warm_up", "measure"] * 3
+    assert [r["process"] for r in requests if "open" in r] == [1, 2, 3]
+
+
+def test_a_worker_imports_ahead_and_answers_what_nobody_waits_for() -> None:
+    child = Child((*WORKER,))
+    try:
+        child.send({"import": "fake:0"})
+        child.send({"import": "cpu"})
+        with pytest.raises(errors.DeviceError, match="unknown device 'abacus'"):
+            child.ask({"open": "abacus", "round": 0, "process": 1}, 30)
+        with pytest.raises(errors.DeviceError, match="unknown device 'sundial'"):
+            child.ask({"open": "sundial", "round": 0, "process": 1}, 30)
+    finally:
+        child.end(kill=True)
+
+
+def test_children_are_given_the_environment_that_pins_their_gpu() -> None:
+    code = 'print(chr(123) + f\'"seen": "{os.environ[chr(71)]}"\' + chr(125), flush=True); time.sleep(60)'
+    child = Child(printing(code), {"G": "GPU-1"})
+    assert child.ask({}, 10) == {"seen": "GPU-1"}
+    child.end(kill=True)
 
 
 def test_a_process_that_cannot_start_is_a_device_error() -> None:

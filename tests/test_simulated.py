@@ -64,7 +64,7 @@ def test_work_is_what_the_kernel_declares(name: str, precision: str) -> None:
     seven, fourteen = prepared.work(7), prepared.work(14)
     assert fourteen.flops == 2 * seven.flops
     family = KERNELS[name].family
-    if family == "fma":
+    if family in ("fma", "tensor"):
         items = seven.flops / 2
     elif family == "gemm":
         items = 512**3
@@ -230,7 +230,7 @@ def test_noise_within_a_round_has_the_stated_size_and_centre(kernel: str, centre
     logs = log_seconds(device, point(kernel, threads=4), 20_000)
     exact = log_seconds(quiet, point(kernel, threads=4), 1)[0]
     assert logs.std() == pytest.approx(0.05, rel=0.02)
-    assert logs.mean() - exact == pytest.approx(0.05 * centre, abs=0.0015)
+    assert logs.mean() - exact == pytest.approx(0.05 * centre, abs=0.002)
     skew, tails = (((logs - logs.mean()) / logs.std()) ** k for k in (3, 4))
     assert skew.mean() == pytest.approx(0, abs=0.07) and tails.mean() == pytest.approx(3, abs=0.2)
 
@@ -291,6 +291,24 @@ def test_a_point_measures_the_same_in_any_order() -> None:
     other.begin_round(3)
     assert other.measure(other.prepare(whats[0]), 1000, 5).seconds != forward[whats[0].key]
     assert len({seconds[0] for seconds in forward.values()}) == len(whats)
+
+
+def test_every_visit_draws_noise_of_its_own_whatever_came_before() -> None:
+    device = backend(random_truth(11))
+    prepared = device.prepare(point("read"))
+
+    def visit(regime: str, number: int, trial: bool = False) -> tuple[float, ...]:
+        device.begin_visit(regime, number)
+        if trial:
+            device.measure(prepared, 1000, 1)
+        return device.measure(prepared, 1000, 5).seconds
+
+    first, second = visit("typical", 0), visit("typical", 1)
+    assert visit("typical", 0) == first == visit("typical", 0, trial=True)
+    assert len({*first, *second, *visit("burst", 0)}) == 15
+    device.begin_visit("typical", 0)
+    parts = device.measure(prepared, 1000, 2).seconds + device.measure(prepared, 1000, 3).seconds
+    assert parts == first, "however the repetitions are cut into calls"
 
 
 def test_the_clock_is_virtual() -> None:

@@ -19,10 +19,11 @@ from tests.truths import backend, changed, point, random_truth, write_truth
 
 
 def test_the_catalogue_is_complete_and_fictional() -> None:
-    assert list(catalogue()) == ["small-cpu", "big-cpu", "gpu-like"]
+    assert list(catalogue()) == ["small-cpu", "big-cpu", "gpu-like", "gpu-large", "gpu-small", "gpu-mig"]
     for name in catalogue():
         device = open_backend(f"sim:{name}").device
-        assert (device.kind, device.state, device.slug) == ("simulated", "simulated", f"sim-{name}")
+        state = "simulated-mig" if name == "gpu-mig" else "simulated"
+        assert (device.kind, device.state, device.slug) == ("simulated", state, f"sim-{name}")
         assert (device.id, device.name) == (f"sim:{name}", f"SIMULATED {name}")
         assert device.identity["parameters"]["seed"] == catalogue()[name].seed
         assert decode(Device, json.loads(dumps(device))).identity == device.identity
@@ -114,6 +115,18 @@ FAULTS = [
         "device.one_thread.pi is a share and must not exceed 1",
     ),
     (changed(T, workloads={"fft": 1.1}), "device.workloads.fft is a share and must not exceed 1"),
+    (changed(T, workloads={"fftt": 0.5}), "device.workloads has unknown names: fftt; valid: default, "),
+    (changed(T, unsupported={"fp12": "no"}), "device.unsupported has unknown names: fp12; valid: fp64, fp32"),
+    (
+        changed(T, gpu={"compute_capability": 90, "burst": 0.9}),
+        "device.gpu.burst must be at least 1, got 0.9",
+    ),
+    (changed(T, gpu={"compute_capability": 90, "sustained": 1.1}), "device.gpu.sustained is a share"),
+    (
+        changed(T, pi={"fp16>fp32 matrix": 1e12}),
+        "device.pi has unknown precisions: fp16>fp32 matrix; known: fp64",
+    ),
+    (changed(T, gpu={"compute_capability": 90}, pi={"tf32": 1e12}), "unknown precisions: tf32; known: fp64"),
     (changed(T, naive=0), "device.naive must be positive, got 0"),
     (changed(T, defects=[{"kind": "rust"}]), "unknown defect 'rust'; valid: noisy-neighbour, throttle"),
     (changed(T, defects=[{"kind": "throttle", "share": 2}]), "share is a share and must not exceed 1, got 2"),

@@ -34,7 +34,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
 
 
 def use(monkeypatch: pytest.MonkeyPatch, backend: FakeBackend) -> FakeBackend:
-    monkeypatch.setattr(suite, "open_device", lambda device: (backend.device, InProcess(backend)))
+    monkeypatch.setattr(
+        suite, "open_device", lambda device, blocker=True: (backend.device, InProcess(backend))
+    )
     monkeypatch.setattr(suite, "_derive", lambda store: None)
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # these runs are thrown away
     monkeypatch.setattr(suite.provenance, "source_hash", lambda *_: "0123456789ab")
@@ -248,7 +250,7 @@ def test_ctrl_c_keeps_everything_and_says_how_to_go_on(
     use(monkeypatch, FakeBackend())
     runner = Interrupted(FakeBackend(), at)
     resumable = suite.open_device
-    monkeypatch.setattr(suite, "open_device", lambda device: (FAKE, runner))
+    monkeypatch.setattr(suite, "open_device", lambda device, blocker=True: (FAKE, runner))
     with pytest.raises(
         KeyboardInterrupt, match=rf"{at - 1} samples are kept .* python -m bench run --resume"
     ):
@@ -320,7 +322,9 @@ def test_auto_is_the_host(fake: FakeBackend, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(host, "login_node", lambda: "")
     asked: list[str] = []
     opened = suite.open_device
-    monkeypatch.setattr(suite, "open_device", lambda device: (asked.append(device), opened(device))[1])
+    monkeypatch.setattr(
+        suite, "open_device", lambda device, blocker=True: (asked.append(device), opened(device))[1]
+    )
     log = run(tmp_path, device="auto", preset="quick", families=["gemm"])
     assert (asked, log.header["plan"]["options"]["device"]) == (["cpu"], fake.device.id)
 
@@ -357,6 +361,13 @@ def test_a_simulated_run_finds_its_truth(tmp_path: Path) -> None:
     assert names == set(ZOO)
 
 
+def test_simulated_workloads_say_that_nothing_ran_them() -> None:
+    options = suite.Options("sim:small-cpu", 1.0, "quick", memory=4e9)
+    simulated = suite.workload_points(replace(FAKE, kind="simulated"), options)
+    assert {p.variant for p in simulated} == {"simulated"}
+    assert "simulated" not in {p.variant for p in suite.workload_points(FAKE, options)}
+
+
 def test_workloads_follow_the_precisions_asked_for() -> None:
     options = suite.Options("cpu", 1.0, "quick", precisions=("fp32",), memory=4e9)
     points = suite.workload_points(FAKE, options)
@@ -367,7 +378,7 @@ def test_workloads_follow_the_precisions_asked_for() -> None:
 def test_the_host_is_measured_by_children_only() -> None:
     device, runner = suite.open_device("cpu")
     assert device.kind == "cpu" and isinstance(runner, Children) and runner.process == 0
-    with pytest.raises(DeviceError, match="unknown device 'abacus'; valid: cpu, sim:NAME"):
+    with pytest.raises(DeviceError, match="unknown device 'abacus'; valid: cpu, cuda:N, sim:NAME"):
         suite.open_device("abacus")
 
 

@@ -84,7 +84,7 @@ def point(kernel: str, precision: str = "fp64", threads: int = 1, **changes: Any
         "cache": {"bytes": 8192},
     }.get(known.family, {})
     fields: dict[str, Any] = {
-        "level": "" if known.family == "fma" else "DRAM",
+        "level": "" if known.family in ("fma", "tensor") else "DRAM",
         "access": known.access,
         "store": "none" if known.access in ("none", "read") else "ordinary",
         "scope": "all",

@@ -3,7 +3,8 @@
     T = t0 + ((F/pi)^p + (Q/beta)^p)^(1/p)
 
 F/pi and Q/beta each carry log-normal noise, drawn per (seed, round, resource) between rounds and
-per (seed, round, point, call) within: a point measures the same in whatever order points come.
+per (seed, round, point, visit, amount) within: a point measures the same in whatever order points come,
+and in a run that was interrupted between two visits.
 The clock is virtual. Noise is centred where the suite reads a point (pi at the p75 of the rates,
 everything else at the median), so that a truth is what a report should say.
 The arithmetic of a stream is part of its measured beta, as on a real device; where arrays lie
@@ -24,7 +25,8 @@ import numpy as np
 
 from bench.backends import Prepared
 from bench.backends.simulation import cost as price
-from bench.backends.simulation.defects import Call, Defect, defect_of, kind_of, parse
+from bench.backends.simulation.board import Board, gpu_facts, gpu_identity
+from bench.backends.simulation.defects import Call, Defect, OffBy, defect_of, kind_of, parse
 from bench.backends.simulation.truth import Truth, find, truth_of
 from bench.device import Cache, Device
 from bench.errors import DeviceError
@@ -43,9 +45,11 @@ class SimulatedBackend:
     clock_source = "virtual"
 
     def __init__(self, name: str, truth: Truth, defects: Sequence[Defect] = (), id: str = "") -> None:
-        self.truth = truth
+        self.name, self.truth, self.given = name, truth, tuple(defects)
         self.defects = (*(defect_of(values) for values in truth.defects), *defects)
         self.device = _device(name, truth, self.defects, id or f"sim:{name}")
+        self.board = Board(truth)
+        self._salt: tuple[str, ...] = ()
         self._seconds = 0.0
         self.begin_round(0)
 
@@ -68,23 +72,38 @@ class SimulatedBackend:
         name = str(identity.get("device", "")).removeprefix("SIMULATED ")
         return cls(name, truth_of(parameters, f"the record of {device.id}"), (), device.id)
 
+    def second(self) -> SimulatedBackend:
+        """Another implementation on the same device, with noise of its own: what a cross-check compares."""
+        factor = self.truth.gpu.second if self.truth.gpu else 1.0
+        other = SimulatedBackend(self.name, self.truth, [*self.given, OffBy(factor)])
+        other._salt = ("second",)
+        return other
+
     def begin_round(self, round: int) -> None:
         """Everything measured from now on carries the noise of `round` (0: the pilot)."""
         self._round = round
-        self._calls: dict[str, int] = {}
         self._factors: dict[str, float] = {}
+        self.board.warm = False
+        self.begin_visit("", 0)
+
+    def begin_visit(self, regime: str, visit: int) -> None:
+        """What comes now draws its own noise, whatever was measured before it in this round."""
+        self._visit = (regime, visit)
+        self._noise: dict[tuple[object, ...], np.random.Generator] = {}
 
     def variants(self, kernel: str, precision: Precision, level: str, threads: int) -> tuple[str, ...]:
         """Forms of `kernel`; which of them is best is part of the truth (variant_spread)."""
-        return price.variants(kernel)
+        return price.variants(kernel, self.device.is_gpu)
 
     def unsupported(self, point: Point) -> str:
         """Why `point` cannot be measured here, or "" if it can."""
-        name, precision = self.device.name, point.precision.inputs
+        name, precision = self.device.name, self.truth.rate_of(point.precision)
         if precision not in self.truth.pi:
-            return f"{name}: {self.device.precisions.get(precision) or f'no {precision} arithmetic'}"
+            names = (point.precision.mode, point.precision.inputs)
+            why = next(filter(None, map(self.device.precisions.get, names)), "")
+            return f"{name}: {why or f'no {precision} arithmetic'}"
         if not 1 <= point.threads <= self.truth.threads:
-            return f"{name} has {self.truth.threads} threads, not {point.threads}"
+            return f"{name} has {self.truth.threads} {self.device.unit}s, not {point.threads}"
         if point.level and point.level not in self.truth.levels:
             return f"{name} has no level {point.level}; it has {', '.join(self.truth.levels)}"
         known = price.known_kernels(point.family)
@@ -102,7 +121,8 @@ class SimulatedBackend:
         facts: dict[str, Any] = {"simulated": True, "allocated_bytes": int(cost.allocated)}
         if point.family == "stream":
             facts["hidden_traffic"] = price.hidden_traffic(self.truth, KERNELS[point.kernel], point.store)
-        prepared = Prepared(point, cost.unit.times, 1, MOST, 1, facts, cost)
+        self.board.loaded = 0.0
+        prepared = Prepared(point, cost.unit.times, 1, MOST, 1, facts | self.board.facts, cost)
         for defect in self.defects:
             prepared = defect.prepare(prepared, cost.allocated)
         return prepared
@@ -115,18 +135,22 @@ class SimulatedBackend:
     def warm_up(self, seconds: float) -> None:
         """Let `seconds` of virtual time pass."""
         self._seconds += seconds
+        self.board.warm = True
 
     def measure(self, prepared: Prepared, amount: int, n: int) -> Repetitions:
         """n repetitions of `amount` units; ValueError for an amount that `prepared` does not allow."""
         if not (prepared.least <= amount <= prepared.most and amount % prepared.step == 0 and n >= 1):
             raise ValueError(f"{n} x {amount} units: allowed are {prepared.least} to {prepared.most}")
-        key = prepared.point.key
-        call = self._calls[key] = self._calls.get(key, 0) + 1
-        seconds = self._model(prepared.handle, amount, self._generator(key, call).standard_normal(n))
-        done = self._repetitions(tuple(seconds.tolist()))
+        what: tuple[object, ...] = (*self._salt, prepared.point.key, *self._visit, amount)
+        if n == 1 and what not in self._noise:
+            what = (*what, "trial")  # a process that goes on with a round begins with one
+        normal = self._drawn(*what).standard_normal(n)
+        done = self._repetitions(
+            self.board.clocked(lambda c: self._model(prepared.handle, amount, normal, c))
+        )
         for i, defect in enumerate(self.defects):
-            generator = self._generator(key, call, f"defect {i}")
-            done = defect.measure(done, Call(prepared, amount, self._slowdown(prepared, amount), generator))
+            chance = self._drawn(*what, f"defect {i}")
+            done = defect.measure(done, Call(prepared, amount, self._slowdown(prepared, amount), chance))
             done = replace(done, start=self._starts(done.seconds))
         self._seconds = done.start[-1] + done.seconds[-1]
         return done
@@ -137,6 +161,7 @@ class SimulatedBackend:
     def conditions(self) -> Mapping[str, Any]:
         """A quiet machine, as far as no defect disturbs it."""
         values: Mapping[str, Any] = {"simulated": True, "load": 0.0, "clock_hz": self.truth.clock_hz}
+        values = {**values, **self.board.conditions()}
         for defect in self.defects:
             values = defect.conditions(values, self._seconds)
         return values
@@ -148,10 +173,18 @@ class SimulatedBackend:
     def _starts(self, seconds: tuple[float, ...]) -> tuple[float, ...]:
         return tuple(accumulate(seconds[:-1], initial=self._seconds))
 
-    def _repetitions(self, seconds: tuple[float, ...]) -> Repetitions:
-        n = len(seconds)
-        clock = (self.truth.clock_hz,) * n
-        return Repetitions(self._starts(seconds), seconds, (0,) * n, (1.0,) * n, clock)
+    def _repetitions(self, rows: Sequence[tuple[float, float, float]]) -> Repetitions:
+        """Of (seconds, share of the clock, seconds under load before) each."""
+        seconds, n = tuple(row[0] for row in rows), len(rows)
+        clock = tuple(self.truth.clock_hz * share for _, share, _ in rows)
+        plain = Repetitions(self._starts(seconds), seconds, (0,) * n, (1.0,) * n, clock)
+        return replace(plain, **self.board.telemetry(rows))
+
+    def _drawn(self, *what: object) -> np.random.Generator:
+        """The generator of this visit that goes on where its last call ended."""
+        if what not in self._noise:
+            self._noise[what] = self._generator(*what)
+        return self._noise[what]
 
     def _generator(self, *what: object) -> np.random.Generator:
         text = "|".join(str(part) for part in (self.truth.seed, self._round, *what))
@@ -184,6 +217,7 @@ class SimulatedBackend:
 
 def _device(name: str, truth: Truth, defects: Sequence[Defect], id: str) -> Device:
     kinds = [kind_of(defect) for defect in defects]
+    gpu = truth.gpu
     slug = "".join(c if c.isalnum() and c.isascii() else "-" for c in "-".join((name, *kinds)).lower())
     parameters = plain(truth)
     del parameters["defects"]
@@ -193,16 +227,17 @@ def _device(name: str, truth: Truth, defects: Sequence[Defect], id: str) -> Devi
         kind="simulated",
         name=f"SIMULATED {name}" + (f" with {', '.join(kinds)}" if kinds else ""),
         slug=f"sim-{slug}",
-        state="simulated",
+        state="simulated-mig" if gpu and gpu.mig else "simulated",
         threads=truth.threads,
         memory_bytes=int(truth.memory.bytes),
         caches=tuple(Cache(c.level, int(c.bytes), c.sharers, c.instances) for c in truth.caches),
-        precisions={**dict.fromkeys(truth.pi, ""), **truth.unsupported},
+        precisions=truth.precisions,
         identity={
             "device": f"SIMULATED {name}",
             "kind": "simulated",
             "parameters": parameters,
             "defects": ills,
+            **gpu_identity(name, truth),
         },
-        facts={"clock_hz": truth.clock_hz},
+        facts={"clock_hz": truth.clock_hz, **gpu_facts(truth)},
     )

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from bench.device import Device
 from bench.errors import UsageError
-from bench.planning import points
+from bench.planning import gpu_points, points
 from bench.planning.planned import PRESETS, Plan, Planned
 from bench.planning.points import Draft
-from bench.profile.records import Point, Precision
+from bench.profile.records import WHOLE, Point, Precision
 from kernels.spec import LOOPED
 
 __all__ = ["FAMILIES", "PRESETS", "Plan", "plan", "preset_for"]
@@ -18,7 +18,10 @@ __all__ = ["FAMILIES", "PRESETS", "Plan", "plan", "preset_for"]
 Variants = Callable[[str, Precision, str, int], tuple[str, ...]]
 """variants(kernel, precision, level, threads): forms worth trying, best guess first."""
 
-FAMILIES = ("fma", "stream", "mix", "gemm", "cache", "workload")
+FAMILIES = ("fma", "stream", "mix", "gemm", "tensor", "cache", "workload")
+
+ON_CPU = ("fma", "stream", "mix", "gemm", "cache", "workload")
+"""What a CPU has of them."""
 
 
 def preset_for(minutes: float) -> str:
@@ -27,10 +30,14 @@ def preset_for(minutes: float) -> str:
 
 
 def usable_precisions(device: Device, asked: Sequence[str] | None) -> tuple[str, ...]:
-    """Names asked for, or all that the device knows of; UsageError lists the valid ones."""
+    """Names asked for, or all that the device knows of; UsageError when it knows or has none of them."""
     for name in asked or ():
         if name not in device.precisions:
             raise UsageError(f"unknown precision {name!r}; this device knows: {', '.join(device.precisions)}")
+    if asked and all(device.precisions[name] for name in asked):
+        reasons = "; ".join(f"{name}: {device.precisions[name]}" for name in dict.fromkeys(asked))
+        have = ", ".join(name for name, reason in device.precisions.items() if not reason)
+        raise UsageError(f"nothing of --precisions can be measured here ({reasons}); this device has: {have}")
     return tuple(name for name in device.precisions if not asked or name in asked)
 
 
@@ -52,19 +59,38 @@ def plan(
 ) -> Plan:
     """What to measure on `device`; `memory` byte are available (default: all of the device's).
 
-    UsageError for a preset, precision, family or thread count that does not exist,
+    UsageError for a preset, precision, family or thread count that does not exist or leaves nothing,
     ResourceError when the DRAM arrays do not fit.
     """
     chosen = PRESETS[_checked("preset", preset, tuple(PRESETS))]
     asked = [_checked("family", family, FAMILIES) for family in families or FAMILIES]
-    count = device.threads if threads is None else threads
-    if not 1 <= count <= device.threads:
-        raise UsageError(f"--threads {count}: this device has 1 to {device.threads} threads for us")
+    count = _threads(device, threads)
     names = usable_precisions(device, precisions)
     looped = tuple(n for n in names if n in LOOPED and not device.precisions[n])
     draft = Draft(device, chosen, count, memory or device.memory_bytes, looped)
-    _fill(draft, asked, names, workloads)
+    if device.is_gpu:
+        gpu_points.fill(draft, asked, names, bool(precisions))
+    else:
+        _fill(draft, asked, names, workloads)
+    offered = gpu_points.OFFERED if device.is_gpu else ON_CPU
+    draft.notes += [f"{family}: not asked for" for family in offered if family not in asked]
+    if not draft.points:
+        raise UsageError(
+            f"nothing to measure: {device.name} has no points of {', '.join(asked)} in {', '.join(names)}; "
+            f"its families: {', '.join(offered)}"
+        )
     return _finished(draft, variants)
+
+
+def _threads(device: Device, asked: int | None) -> int:
+    """Threads of the roof, SMs of a GPU."""
+    if asked is None:
+        return device.threads
+    if device.is_gpu:
+        raise UsageError("--threads is for CPUs: a GPU is measured on all its SMs; leave it out")
+    if not 1 <= asked <= device.threads:
+        raise UsageError(f"--threads {asked}: this device has 1 to {device.threads} threads for us")
+    return asked
 
 
 def _fill(draft: Draft, asked: Sequence[str], names: Sequence[str], workloads: Sequence[Point]) -> None:
@@ -76,25 +102,30 @@ def _fill(draft: Draft, asked: Sequence[str], names: Sequence[str], workloads: S
             write[family](draft)
     if "workload" in asked:
         points.workloads(draft, workloads)
-    draft.notes += [f"{family}: not asked for" for family in FAMILIES if family not in asked]
 
 
 def _finished(draft: Draft, variants: Variants) -> Plan:
     """Ask for the variants of every choice; where there is more than one, plan a pilot."""
     guesses: dict[str, str] = {}
-    trials: list[tuple[int, int, Planned]] = []
+    trials: list[tuple[tuple[int, int], int, Planned]] = []
     for tune, planned in draft.tuned_at.items():
         p = planned.point
         forms = variants(p.kernel, p.precision, p.level, p.threads)[: draft.preset.variants] or ("",)
         guesses[tune] = forms[0]
         for rank, form in enumerate(forms if len(forms) > 1 else ()):
-            trial = replace(planned.with_variant(form), regime="pilot", minimum=5, budget=planned.budget / 2)
-            trials.append((_haste(p), rank, trial))
+            trial = replace(planned.with_variant(form), regime="pilot", budget=planned.budget / 2)
+            trial = replace(trial, minimum=3 if draft.device.is_gpu else 5)
+            trials.append((_haste(p), rank, replace(trial, visits=1)))
     pilot = tuple(trial for _, _, trial in sorted(trials, key=lambda t: t[:2]))
-    return Plan(draft.preset, draft.threads, tuple(draft.points.values()), pilot, guesses, tuple(draft.notes))
+    measured, notes = tuple(draft.points.values()), tuple(draft.notes)
+    return Plan(draft.preset, draft.threads, measured, pilot, guesses, notes, draft.device.unit)
 
 
-def _haste(point: Point) -> int:
-    """Order of the pilot: what gives the first pi and beta on the screen, then first guesses first."""
+def _haste(point: Point) -> tuple[int, int]:
+    """Order of the pilot: what gives the first pi and beta on the screen, then first guesses first.
+
+    On a GPU family by family, since each has a process of its own.
+    """
     quick = {"fma": 0, "read": 1, "triad": 1}
-    return quick.get(point.kernel, 2) if point.scope == "all" else 2
+    haste = quick.get(point.kernel, 2) if point.scope in WHOLE else 2
+    return (gpu_points.OFFERED.index(point.family) if point.scope == "device" else 0), haste

@@ -38,11 +38,15 @@ class Planned:
     priority:   0 headline, 1 curves and workloads, 2 detail (given up first)
     cap:        relative half-width that its ceiling may have over rounds
     q:          quantile of the rates that stands for a round;  half_width: of it, at which to stop
+                (negative: never, the whole budget is spent)
     target:     seconds that one repetition shall take;  moved: bytes that it must move at least
     visits:     how often a round comes back to the point, spread over the round
     minimum:    clean repetitions wanted;  budget: seconds for all repetitions; both per visit
     amount:     of one repetition, and its expected seconds, as an earlier round found them (0: not yet)
     tune:       name of the choice of variant that the point shares, "" where the variant is fixed
+    settle:     seconds of the same load before the first repetition that counts
+    times:      rounds of the run in which it is measured, the first ones (0: all)
+    least_bytes: smallest array that may stand in where its own finds no memory (0: none may)
     """
 
     point: Point
@@ -60,6 +64,9 @@ class Planned:
     visit: int = 0
     amount: int = 0
     expected: float = 0.0
+    settle: float = 0.0
+    times: int = 0
+    least_bytes: float = 0.0
 
     @cached_property
     def key(self) -> str:
@@ -70,12 +77,25 @@ class Planned:
         """The same point in another form."""
         return replace(self, point=replace(self.point, variant=variant))
 
+    def halved(self) -> Planned:
+        """The same point with arrays of half the size, where its own found no memory; itself if none may."""
+        half = self.point.sizes.get("bytes", 0) // 2
+        if not self.least_bytes or half < self.least_bytes:
+            return self
+        point = replace(self.point, sizes={**self.point.sizes, "bytes": half})
+        return replace(self, point=point, least_bytes=0.0)
+
+    def rounds(self, wanted: int) -> int:
+        """In how many of `wanted` rounds it is measured."""
+        return min(self.times, wanted) if self.times else wanted
+
 
 @dataclass(frozen=True)
 class Plan:
     """All points of a round (variant "" where the pilot chooses), the pilot, and what is left out.
 
     guesses: the backend's first variant of every choice;  notes: in words, what is not measured
+    unit: what `threads` counts, thread or SM
     """
 
     preset: Preset
@@ -84,6 +104,7 @@ class Plan:
     pilot: tuple[Planned, ...]
     guesses: Mapping[str, str]
     notes: tuple[str, ...] = ()
+    unit: str = "thread"
 
     def settled(self, winners: Mapping[str, str]) -> tuple[Planned, ...]:
         """The points of a round with their variants: the winners', else the first guess."""

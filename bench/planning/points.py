@@ -122,6 +122,9 @@ KNEE = 24
 TUNED_AT = {"low": 3, "knee": 96}
 """FMAs a block at which the two choices are made; both are part of every grid."""
 
+SHORT_WINDOWS = (20, 50, 200)
+"""Microseconds of repetitions so short that the overhead T0 of starting one shows beside the work."""
+
 
 def mix(draft: Draft) -> None:
     """The intensity sweep in both modes: dense in the first precision, in all of them when full."""
@@ -134,9 +137,19 @@ def mix(draft: Draft) -> None:
                 side = "low" if count < KNEE else "knee"
                 point = Point("mix", kernel, "", Precision.of(name), "DRAM", access, store, scope, threads)
                 point = replace(point, sizes={"bytes": size, "fma": count})
-                tune = f"{kernel}/{name}/{side}/{scope}"
-                planned = Planned(point, 1, CAP_CURVE, MEDIAN, 0.015, 4e-3, 0.04, 6, tune=tune)
+                tune, visits = f"{kernel}/{name}/{side}/{scope}", 1 + (draft.detail > 0)
+                planned = Planned(point, 1, CAP_CURVE, MEDIAN, 0.015, 4e-3, 0.04, 6, tune=tune, visits=visits)
                 draft.add(planned, tuned_here=count == TUNED_AT[side])
+                if dense and index == 0 and scope == "all" and count in TUNED_AT.values():
+                    _short(draft, planned)
+
+
+def _short(draft: Draft, planned: Planned) -> None:
+    """The same loop over the same arrays in short repetitions: what T0 is fitted to."""
+    for window in SHORT_WINDOWS:
+        sized = {**planned.point.sizes, "window": window}
+        point = replace(planned.point, sizes=sized)
+        draft.add(replace(planned, point=point, target=window * 1e-6, budget=0.01, minimum=20, visits=1))
 
 
 BIG_MATRIX = 1024

@@ -46,7 +46,9 @@ class Ledger:
         floor = planned.minimum * fmean(seconds) if seconds else 0.0
         cost = Cost(max(0.0, wall - timed), timed, scale, floor)
         self.points[planned.key] = cost
-        self.families.setdefault(planned.point.family, []).append(cost.overhead)
+        if not sample.facts.get("lost"):  # a hang says nothing about the others
+            overhead = max(0.0, cost.overhead - planned.settle)
+            self.families.setdefault(planned.point.family, []).append(overhead)
         self.spent += wall
 
     def predict(self, planned: Planned, scale: float) -> float:
@@ -54,15 +56,21 @@ class Ledger:
         return planned.visits * self._visit(planned, scale)
 
     def _visit(self, planned: Planned, scale: float) -> float:
+        scale = 1.0 if planned.times else scale
         if cost := self.points.get(planned.key):
             return cost.overhead + max(min(cost.floor, cost.timed), cost.timed * scale / cost.scale)
         seen = self.families.get(planned.point.family)
         least = planned.minimum * planned.target
-        return (fmean(seen) if seen else GUESSED_OVERHEAD) + max(least, planned.budget * scale)
+        overhead = planned.settle + (fmean(seen) if seen else GUESSED_OVERHEAD)
+        return overhead + max(least, planned.budget * scale)
 
     def round(self, points: Sequence[Planned], scale: float) -> float:
         """Seconds of a whole round, its process included."""
         return self.start + sum(self.predict(p, scale) for p in points)
+
+    def rounds(self, points: Sequence[Planned], scale: float, wanted: int) -> float:
+        """Seconds of `wanted` rounds; some points are measured in the first ones only."""
+        return wanted * self.start + sum(p.rounds(wanted) * self.predict(p, scale) for p in points)
 
     @property
     def start(self) -> float:
@@ -88,10 +96,10 @@ def allot(ledger: Ledger, points: Sequence[Planned], left: float, wanted: int, l
     """
     kept, dropped = list(points), []
     for scale in SCALES:
-        if wanted * ledger.round(kept, scale) <= left:
+        if ledger.rounds(kept, scale, wanted) <= left:
             return Allotment(wanted, scale, tuple(kept), ())
     scale = SCALES[-1]
-    cost = {p.key: ledger.predict(p, scale) for p in points}
+    cost = {p.key: ledger.predict(p, scale) * p.rounds(least) / least for p in points}
     total = ledger.start + sum(cost.values())
     order = sorted(points, key=lambda p: (p.priority, cost[p.key]))
     while least * total > left and order and order[-1].priority > 0:

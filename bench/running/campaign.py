@@ -12,7 +12,8 @@ from typing import Any
 from bench.fitting.intervals import clean_rates, interval, quantile
 from bench.planning.planned import Plan, Planned
 from bench.planning.timebox import Allotment, Ledger, TimeBox, allot
-from bench.profile.records import Point, Sample
+from bench.profile.records import WHOLE, Point, Sample
+from bench.running.history import History, by_family, key_of
 from bench.running.progress import Screen, counted, duration
 from bench.running.runners import Runner
 from bench.store import Store
@@ -62,10 +63,10 @@ def winners(trials: Iterable[Planned], samples: Iterable[Sample]) -> dict[str, s
     return {tune: variant for tune, (_, variant) in best.items()}
 
 
-def named(point: Point) -> str:
-    """A point for the progress line."""
+def named(point: Point, unit: str = "thread") -> str:
+    """A point for the progress line; `unit` is what its threads are."""
     size = ", ".join(f"{k} {v}" for k, v in point.sizes.items() if k != "plateau")
-    threads = counted(point.threads, "thread")
+    threads = counted(point.threads, unit)
     return " ".join(filter(None, (point.kernel, point.precision.label, point.level, size, threads)))
 
 
@@ -81,8 +82,12 @@ class Campaign:
     seed: int
     ledger: Ledger = field(default_factory=Ledger)
     shown: set[str] = field(default_factory=set)
+    history: History = field(init=False)
     _latest: dict[str, Sample] = field(default_factory=dict)
     _read: int = 0
+
+    def __post_init__(self) -> None:
+        self.history = History(self.store, self.runner.by_family)
 
     def run(self) -> None:
         """Pilot, planned rounds, extra rounds; then say what was not measured."""
@@ -91,13 +96,14 @@ class Campaign:
         self.planned_rounds(points)
         self.extra_rounds(points)
         self.screen.end()
-        self.store.append_note(text=FINISHED, not_measured=[*self.plan.notes, *self.unmeasured(points)])
+        absent = [*self.plan.notes, *self.history.remarks(), *self.unmeasured(points)]
+        self.store.append_note(text=FINISHED, not_measured=absent)
 
     def _remember(self, points: Sequence[Planned]) -> None:
         """Learn the costs of what an interrupted run measured."""
         known = {p.key: p for p in (*self.plan.pilot, *points)}
         for sample in self.store.samples:
-            planned = known.get(f"{sample.regime}/{sample.point.key}")
+            planned = known.get(key_of(sample))
             if planned and planned.key not in self.ledger.points:
                 self.ledger.add(planned, sample)
 
@@ -112,26 +118,32 @@ class Campaign:
             if "winners" in note:
                 return dict(note["winners"])
         if self.plan.pilot:
+            began, spent = self.box.elapsed, self.ledger.spent
             self._begin(0, "pilot", len(self.plan.pilot), "choosing the best form of each loop", "pilot")
             self.runner.warm_up(WARM_UP)
             self._try_all(self.box.left * PILOT_SHARE)
             self.runner.close()
-        found = winners(self.plan.pilot, self.store.samples)
+            if self.runner.by_family:  # a round will start as many processes
+                self.ledger.starts.append(self.box.elapsed - began - (self.ledger.spent - spent))
+        found = winners(map(self.history.fitted, self.plan.pilot), self.store.samples)
         chosen = {**self.plan.guesses, **found}
         self.store.append_note(text="variants chosen by the pilot's medians", winners=chosen)
         return chosen
 
     def _try_all(self, seconds: float) -> None:
         end, kernel = self.box.elapsed + seconds, ""
-        headline = {kernel for kernel, _ in HEADLINES}
+        headline, dead = {kernel for kernel, _ in HEADLINES}, ""
         for order, trial in enumerate(self.plan.pilot):
+            trial = self.history.fitted(trial)
             if trial.point.kernel != kernel:
                 self._show_headlines()
                 kernel = trial.point.kernel
-            first = kernel in headline and trial.point.scope == "all"
-            if self.store.holds(0, trial.key) or (self.box.elapsed > end and not first):
+            first = kernel in headline and trial.point.scope in WHOLE
+            late = self.box.elapsed > end and not first
+            if self.store.holds(0, trial.key) or late or trial.point.family == dead:
                 continue
-            self._measure(trial, order, 1.0, order)
+            if self._measure(trial, order, 1.0, order).facts.get("lost") and self.runner.by_family:
+                dead = trial.point.family
         self._show_headlines()
 
     def _show_headlines(self) -> None:
@@ -139,7 +151,7 @@ class Campaign:
         from bench.report.units import si
 
         for kernel, what in HEADLINES:
-            found = [s for s in self.store.samples if s.point.kernel == kernel and s.point.scope == "all"]
+            found = [s for s in self.store.samples if s.point.kernel == kernel and s.point.scope in WHOLE]
             for precision in dict.fromkeys(s.point.precision.label for s in found):
                 name = f"{kernel} {precision}"
                 rates = [(rate(s, 0.5), s.point) for s in found if s.point.precision.label == precision]
@@ -147,7 +159,7 @@ class Campaign:
                 if known and name not in self.shown:
                     value, point = max(known, key=lambda k: k[0])
                     unit = "FLOP/s" if kernel == "fma" else "byte/s"
-                    how = f"{name}, {point.variant}, {counted(point.threads, 'thread')}"
+                    how = f"{name}, {point.variant}, {counted(point.threads, self.plan.unit)}"
                     self.screen.say(f"  {what}: {si(value, unit)} ({how}; the rounds will tell)")
                     self.shown.add(name)
 
@@ -158,7 +170,7 @@ class Campaign:
         preset = self.plan.preset
         while (done := self._complete()) < preset.rounds:
             wanted, least = preset.rounds - done, max(1, preset.least_rounds - done)
-            allotment = allot(self.ledger, self._worth_it(points), self.box.left, wanted, least)
+            allotment = allot(self.ledger, self.history.worth_it(points), self.box.left, wanted, least)
             cost = self.ledger.round(allotment.kept, allotment.scale)
             if not allotment.kept or (done and self.box.left < cost):
                 break
@@ -177,14 +189,6 @@ class Campaign:
         over = {n["round"] for n in self._ends() if n["complete"] or n["kind"] == "extra"}
         open_rounds = [r for r, k in begun.items() if k == kind == "planned" and r not in over]
         return min(open_rounds, default=max(begun, default=0) + 1)
-
-    def _worth_it(self, points: Sequence[Planned]) -> list[Planned]:
-        """Points that were not skipped and did not fail twice: a third time tells nothing new."""
-        failures: Counter[str] = Counter()
-        for sample in self.store.samples:
-            if sample.status != "ok" and sample.round > 0:
-                failures[f"{sample.regime}/{sample.point.key}"] += 2 if sample.status == "skipped" else 1
-        return [p for p in points if failures[p.key] < 2]
 
     def _round(self, kind: str, allotment: Allotment, shown: int, of: int) -> bool:
         """One round in a process of its own; whether it was completed inside the box."""
@@ -213,35 +217,43 @@ class Campaign:
     def _shuffled(self, points: Sequence[Planned], number: int) -> list[Planned]:
         """The visits of a round in random order, the same when it is resumed.
 
-        Burst comes first, on a cool device; several visits of a point spread over the round.
+        Burst comes first, on a cool device; several visits of a point spread over the round. Where each
+        family has a process of its own they come family by family.
         """
-        chance = random.Random(f"{self.seed}/{number}")
+        chance, lost = random.Random(f"{self.seed}/{number}"), self.history.lost()
         visits = [(p, v) for p in sorted(points, key=lambda p: p.key) for v in range(p.visits)]
-        places = {(p.key, v): (p.regime != "burst", (v + chance.random()) / p.visits) for p, v in visits}
-        visits.sort(key=lambda pv: places[pv[0].key, pv[1]])
-        return [replace(p, visit=v) for p, v in visits]
+        places = {(p.key, v): (v + chance.random()) / p.visits + (p.point.kernel in lost) for p, v in visits}
+        placed = [(replace(p, visit=v), places[p.key, v]) for p, v in visits]
+        if self.runner.by_family:
+            return by_family(placed)
+        return [p for p, _ in sorted(placed, key=lambda pp: (pp[0].regime != "burst", pp[1]))]
 
     def _measure_all(self, points: Sequence[Planned], number: int, scale: float) -> bool:
-        warm = False
-        for order, planned in enumerate(points):
-            if self.store.holds(number, planned.key, planned.visit):
+        warm, dead = False, ""
+        for order, planned in enumerate(map(self.history.fitted, points)):
+            if self.store.holds(number, planned.key, planned.visit) or planned.point.family == dead:
                 continue
             if self.box.left <= 0 and (number > 1 or planned.priority > 0 or planned.visit > 0):
                 return False
             if planned.regime != "burst" and not warm:
                 self.runner.warm_up(WARM_UP)
                 warm = True
-            self._measure(planned, order, scale, order)
+            if self._measure(planned, order, scale, order).facts.get("lost") and self.runner.by_family:
+                dead = planned.point.family
         return True
 
-    def _measure(self, planned: Planned, order: int, scale: float, done: int) -> None:
-        self.screen.point(named(planned.point), done, self.box.left)
+    def _measure(self, planned: Planned, order: int, scale: float, done: int) -> Sample:
+        """Measure and keep a point; where its arrays find no memory, once more with smaller ones."""
+        self.screen.point(named(planned.point, self.plan.unit), done, self.box.left)
         touching = 3 * planned.point.sizes.get("bytes", 0) / TOUCHED_PER_SECOND
-        limit = PATIENCE + 20 * planned.budget + touching
-        limit = min(limit, max(self.box.left, 0.0) + GRACE)
-        sample = self.runner.measure(self._calibrated(planned), order, scale, limit)
+        limit = PATIENCE + 20 * planned.budget + (0.0 if self.runner.by_family else touching)
+        limit = min(limit, max(self.box.left, 0.0) + max(GRACE, 2 * planned.budget))
+        whole = 1.0 if planned.times else scale
+        sample = self.runner.measure(self._calibrated(planned), order, whole, limit)
         self.store.append(sample)
         self.ledger.add(planned, sample)
+        smaller = self.history.learn(planned, sample)
+        return sample if smaller is None else self._measure(smaller, order, scale, done)
 
     def _calibrated(self, planned: Planned) -> Planned:
         """With the amount that the last round found right, so that a new process need not seek it again."""
@@ -255,7 +267,7 @@ class Campaign:
         """The newest good sample of every point."""
         for sample in self.store.samples[self._read :]:
             if sample.status == "ok":
-                self._latest[f"{sample.regime}/{sample.point.key}"] = sample
+                self._latest[key_of(sample)] = sample
         self._read = len(self.store.samples)
         return self._latest
 
@@ -264,7 +276,7 @@ class Campaign:
     def extra_rounds(self, points: Sequence[Planned]) -> None:
         """Spend what is left of the box on the ceilings whose intervals exceed their caps most."""
         for extra in range(EXTRA_ROUNDS):
-            chosen = self._fitting(self._wide(self._worth_it(points)))
+            chosen = self._fitting(self._wide(self.history.worth_it(points)))
             if not chosen or not self._round("extra", Allotment(1, 1.0, tuple(chosen), ()), extra + 1, 0):
                 break
 
@@ -273,7 +285,7 @@ class Campaign:
         rates: dict[str, list[float]] = defaultdict(list)
         q = {p.key: p.q for p in points}
         for sample in self.store.samples:
-            key = f"{sample.regime}/{sample.point.key}"
+            key = key_of(sample)
             if sample.round > 0 and key in q and (value := rate(sample, q[key])) is not None:
                 rates[key].append(value)
         widths = {key: interval(values).half_width for key, values in rates.items()}
@@ -293,18 +305,21 @@ class Campaign:
 
     def unmeasured(self, points: Sequence[Planned]) -> list[str]:
         """In words, what of the plan was measured in no round, and what in fewer than the others."""
-        counts = Counter(f"{s.regime}/{s.point.key}" for s in self.store.samples if s.round > 0)
-        never = [p for p in points if not counts[p.key]]
+        counts = Counter(key_of(s) for s in self.store.samples if s.round > 0)
+        dead = self.history.dead_families()
+        never = [
+            p for p in map(self.history.fitted, points) if not counts[p.key] and p.point.family not in dead
+        ]
         groups = Counter((p.point.kernel, p.point.precision.label, p.point.scope) for p in never)
         texts = [
             f"{kernel} {precision} ({scope}): {n} point{'s' * (n > 1)}, the time box ended first"
             for (kernel, precision, scope), n in groups.items()
         ]
         usual = median(counts.values()) if counts else 0
-        few = sum(0 < counts[p.key] < usual / 2 for p in self._worth_it(points))
+        few = sum(0 < counts[p.key] < usual / 2 for p in self.history.worth_it(points))
         return texts + ([f"{few} points were measured in fewer rounds than the rest"] if few else [])
 
 
 def _is_ceiling(planned: Planned) -> bool:
     point = planned.point
-    return point.family in ("fma", "stream", "gemm") or "plateau" in point.sizes
+    return point.family in ("fma", "stream", "gemm", "tensor") or "plateau" in point.sizes

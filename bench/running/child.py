@@ -30,33 +30,43 @@ class Died(Exception):
 class Child:
     """One measuring process: a pipe each way, killed when it is silent, ended when this one ends."""
 
-    def __init__(self, command: Sequence[str]) -> None:
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  closed by end()
         self._process = subprocess.Popen(
             [*command, str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
-            env=_environment(),
+            env=_environment(environment or {}),
             start_new_session=True,  # Ctrl-C reaches this process alone, which then ends the child
             bufsize=0,
         )
         self._unread = b""
+        self._owed = 0
 
     def ask(self, request: Mapping[str, Any], limit: float) -> dict[str, Any]:
         """Send a request and wait `limit` s for the answer; Silent, Died, or the error it names."""
-        assert self._process.stdin is not None
+        self.send(request)
         try:
-            self._process.stdin.write(dumps(request).encode() + b"\n")
-        except BrokenPipeError:
-            raise Died(self._epitaph()) from None
-        try:
+            while self._owed > 1:
+                self._line(limit)
+                self._owed -= 1
             reply = loads(self._line(limit).decode())
+            self._owed = 0
         except (FormatError, UnicodeDecodeError) as error:
             raise Died(f"the measuring process answered nonsense ({error})") from None
         if "error" in reply:
             raise named_error(reply["error"], reply["message"])
         return dict(reply)
+
+    def send(self, request: Mapping[str, Any]) -> None:
+        """Send a request whose answer nobody waits for: `ask` passes over it later."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(dumps(request).encode() + b"\n")
+        except BrokenPipeError:
+            raise Died(self._epitaph()) from None
+        self._owed += 1
 
     def _line(self, limit: float) -> bytes:
         assert self._process.stdout is not None
@@ -104,7 +114,7 @@ def named_error(code: int, message: str) -> errors.BenchError:
     return kinds.get(code, errors.BenchError)(message)
 
 
-def _environment() -> dict[str, str]:
-    """The child must find this very checkout, from whatever folder the run was started."""
+def _environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """The child must find this very checkout, from whatever folder the run was started; `extra` wins."""
     paths = [str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **extra}

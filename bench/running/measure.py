@@ -9,9 +9,10 @@ from dataclasses import dataclass, field, replace
 
 from bench.backends import Backend, Prepared
 from bench.errors import BenchError, DeviceError
+from bench.gpu.faults import ContextLost
 from bench.planning.planned import Planned
 from bench.profile.records import Point, Sample
-from bench.running.stopping import StopRule
+from bench.running.stopping import LARGEST_BATCH, StopRule
 from kernels.spec import Work
 
 CLOSE_ENOUGH = 0.25
@@ -20,9 +21,15 @@ CLOSE_ENOUGH = 0.25
 LARGEST_STEP = 64.0
 """Growth of the amount between two trial runs: short ones are mostly overhead and overestimate it."""
 
+OF_ALL_LOAD = ("energy_j", "energy_seconds")
+"""Facts that a backend adds up while it measures: what was before the repetitions is taken out."""
+
 TOO_SHORT, CALIBRATIONS = 0.6, 3
 """Repetitions below this share of the target are calibrated anew, so many times in all."""
 
+
+NO_SHAPE = ("bytes", "plateau", "window")
+"""Sizes that change how much a loop does, not what it is: it is verified once for all of them."""
 
 STILL_RIGHT = 4.0
 """Factor within which a trial repetition confirms the time that an earlier round found."""
@@ -86,6 +93,16 @@ def repeat(
     return why
 
 
+def settle(backend: Backend, prepared: Prepared, amount: int, expected: float, seconds: float) -> None:
+    """Load the device for `seconds` with repetitions that are not kept: then it is at what it can hold."""
+    start = backend.now()
+    while (left := seconds - (backend.now() - start)) > 0:
+        backend.measure(prepared, amount, max(1, min(LARGEST_BATCH, int(left / expected))))
+    for name in OF_ALL_LOAD:
+        prepared.facts.pop(name, None)
+    prepared.facts["settled_seconds"] = backend.now() - start
+
+
 @dataclass
 class Session:
     """One process on one device in one round: remembers what is warm, verified and calibrated."""
@@ -104,7 +121,10 @@ class Session:
             self.warm = True
 
     def sample(self, planned: Planned, order: int, scale: float = 1.0) -> Sample:
-        """Measure one point, its time budget multiplied by `scale`; a failure is a sample with its reason."""
+        """Measure one point, its time budget multiplied by `scale`; a failure is a sample with its reason.
+
+        ContextLost when nothing can be measured in this process any more.
+        """
         began = self.backend.now()
         sample = Sample(
             planned.point,
@@ -119,6 +139,8 @@ class Session:
             if reason := self.backend.unsupported(planned.point):
                 return replace(sample, status="skipped", reason=reason)
             sample = self._timed(planned, sample, scale)
+        except ContextLost:
+            raise
         except MemoryError as error:
             sample = replace(sample, status="failed", reason=f"out of memory: {error}".removesuffix(": "))
         except BenchError as error:
@@ -151,6 +173,8 @@ class Session:
         for left in reversed(range(CALIBRATIONS)):
             trial = known or calibrate(self.backend, prepared, planned.target, planned.moved, amount)
             (amount, expected), known = trial, None
+            if planned.settle:
+                settle(self.backend, prepared, amount, expected, planned.settle)
             rule = StopRule(planned.minimum, planned.half_width, planned.budget * scale, planned.q)
             shortest = TOO_SHORT * planned.target if left and amount < prepared.most else 0.0
             if why := repeat(self.backend, prepared, amount, expected, rule, shortest):
@@ -168,16 +192,20 @@ class Session:
 
     @contextmanager
     def _prepared(self, point: Point) -> Iterator[Prepared]:
-        prepared = self.backend.prepare(point)
+        prepared, lost = self.backend.prepare(point), False
         try:
             yield prepared
+        except ContextLost:
+            lost = True  # and with it the memory
+            raise
         finally:
-            self.backend.release(prepared)
+            if not lost:
+                self.backend.release(prepared)
 
     def _verify(self, prepared: Prepared) -> None:
         """No pass, no time; the array size is no part of what is verified, the loop is."""
         point = prepared.point
-        shape = tuple(sorted((k, v) for k, v in point.sizes.items() if k not in ("bytes", "plateau")))
+        shape = tuple(sorted((k, v) for k, v in point.sizes.items() if k not in NO_SHAPE))
         loop = (point.kernel, point.variant, point.precision, point.store, point.threads, shape)
         if loop not in self.verified:
             self.backend.verify(prepared)

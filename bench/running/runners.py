@@ -1,13 +1,14 @@
-"""Who measures a round: a fresh child process under a watchdog, or the simulated device in this one."""
+"""Who measures a round: fresh child processes under a watchdog, or the simulated device in this one."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from bench import errors
 from bench.backends import Backend
+from bench.gpu.faults import ContextLost
 from bench.planning.planned import Planned
 from bench.profile.encoding import decode, plain
 from bench.profile.records import Precision, Sample
@@ -19,9 +20,13 @@ START_LIMIT = 90.0
 
 
 class Runner(Protocol):
-    """Measures points, each round on its own."""
+    """Measures points, each round on its own; by_family: each family of a round in a process of its own."""
 
     process: int
+
+    @property
+    def by_family(self) -> bool:
+        """Whether a lost process takes its family's share of the round with it."""
 
     def open(self, round: int) -> None:
         """Start a round; DeviceError when the device cannot be opened."""
@@ -51,13 +56,25 @@ class InProcess:
     def __init__(self, backend: Any) -> None:
         self.backend = backend
         self.process = 0
+        self._round = 0
+        self._family = ""
         self._session = Session(backend, 0, 0)
+
+    @property
+    def by_family(self) -> bool:
+        """As the device would be measured if it were real."""
+        return bool(self.backend.device.is_gpu)
 
     def open(self, round: int) -> None:
         """Draw the noise of `round`."""
         self.backend.begin_round(round)
+        self._round, self._family = round, ""
+        self._renew()
+
+    def _renew(self) -> None:
+        """What a new process would be."""
         self.process += 1
-        self._session = Session(self.backend, round, self.process)
+        self._session = Session(self.backend, self._round, self.process)
 
     def variants(self, kernel: str, precision: Precision, level: str, threads: int) -> tuple[str, ...]:
         """The backend's."""
@@ -70,10 +87,19 @@ class InProcess:
 
     def measure(self, planned: Planned, order: int, scale: float, limit: float) -> Sample:
         """Measure; what took longer than `limit` virtual seconds gave no answer in time."""
+        if self.by_family and self._family not in ("", planned.point.family):
+            self._renew()
+        self._family = planned.point.family
+        self.backend.begin_visit(planned.regime, planned.visit)
         before = self.now()
-        sample = self._session.sample(planned, order, scale)
+        why = (planned, self._round, self.process, order)
+        try:
+            sample = self._session.sample(planned, order, scale)
+        except ContextLost as error:
+            self._renew()
+            return lost(*why, f"the measuring process ended: {error}", self.now() - before)
         taken = self.now() - before
-        return silent(planned, sample.round, self.process, order, limit, taken) if taken > limit else sample
+        return silent(*why, limit, taken) if taken > limit else sample
 
     def conditions(self) -> Mapping[str, Any]:
         """The simulated state."""
@@ -104,35 +130,58 @@ def lost(planned: Planned, round: int, process: int, order: int, reason: str, wa
         status="failed",
         reason=reason,
         regime=planned.regime,
-        facts={"wall_seconds": wall},
+        facts={"wall_seconds": wall, "lost": True},
     )
 
 
 class Children:
-    """A real device: each round in a fresh process, a hung or dead one replaced within its round."""
+    """A real device: each round in a fresh process, a hung or dead one replaced within its round.
 
-    def __init__(self, device: str, command: Sequence[str] = WORKER) -> None:
+    environment: what the processes are given beside this one's
+    by_family: a process for each family of a round. At no time do two of them have the device open: one
+    ends before the next opens it; until then that one imports what it needs.
+    conditions: the device's state now, the host's when omitted
+    """
+
+    def __init__(
+        self,
+        device: str,
+        command: Sequence[str] = WORKER,
+        environment: Mapping[str, str] | None = None,
+        by_family: bool = False,
+        conditions: Callable[[], Mapping[str, Any]] | None = None,
+    ) -> None:
         self.device = device
         self.command = tuple(command)
+        self.environment = dict(environment or {})
+        self.by_family = by_family
         self.process = 0
+        self._conditions = conditions
         self._round = 0
         self._warm = 0.0
+        self._family = ""
         self._child: Child | None = None
+        self._spare: Child | None = None
 
     def open(self, round: int) -> None:
-        """A fresh process for `round`; DeviceError when it cannot start."""
+        """A new round; DeviceError when its process cannot start (by family: in round 0 only)."""
         self.close()
         self._round, self._warm = round, 0.0
-        self._start()
+        if round == 0 or not self.by_family:
+            self._start()
 
     def _start(self) -> Child:
         self.process += 1
-        child = self._child = Child(self.command)
+        child = self._child = self._spare or Child(self.command, self.environment)
+        self._spare = None
         request = {"open": self.device, "round": self._round, "process": self.process}
         try:
             child.ask(request, START_LIMIT)
             if self._warm:
                 child.ask({"warm_up": self._warm}, START_LIMIT)
+            if self.by_family:
+                self._spare = Child(self.command, self.environment)
+                self._spare.send({"import": self.device})
         except (Silent, Died) as error:
             self.close(kill=True)
             why = str(error) or f"no answer within {START_LIMIT:.0f} s"
@@ -149,30 +198,40 @@ class Children:
         return tuple(reply["variants"])
 
     def warm_up(self, seconds: float) -> None:
-        """Also repeated in a process that has to replace this round's."""
+        """Also repeated in every further process of this round, once it starts."""
         self._warm = seconds
-        child = self._child or self._start()
+        if self._child is None:
+            return
         try:
-            child.ask({"warm_up": seconds}, START_LIMIT + seconds)
+            self._child.ask({"warm_up": seconds}, START_LIMIT + seconds)
         except (Silent, Died):
-            self.close(kill=True)
+            self._drop(kill=True)
 
     def measure(self, planned: Planned, order: int, scale: float, limit: float) -> Sample:
         """A sample, or a failed one when the child hangs or dies; the next point gets a new child."""
         began = self.now()
-        child = self._child or self._start()
+        if self.by_family and self._family not in ("", planned.point.family):
+            self._drop()
+        self._family = planned.point.family
         try:
+            child = self._child or self._start()
             reply = child.ask({"measure": plain(planned), "order": order, "scale": scale}, limit)
             return decode(Sample, reply["sample"], "sample")
         except Silent:
-            self.close(kill=True)
-            return silent(planned, self._round, self.process, order, limit, self.now() - began)
+            why = f"no answer within {limit:.0f} s"
         except Died as error:
-            self.close(kill=True)
-            return lost(planned, self._round, self.process, order, str(error), self.now() - began)
+            why = str(error)
+        except errors.BenchError as error:
+            if not self.by_family:
+                raise
+            why = str(error)
+        self._drop(kill=True)
+        return lost(planned, self._round, self.process, order, why, self.now() - began)
 
     def conditions(self) -> Mapping[str, Any]:
-        """The host's, seen from this process while no child is at work."""
+        """The device's, seen from this process while no child is at work."""
+        if self._conditions is not None:
+            return self._conditions()
         from bench import host
 
         return host.conditions()
@@ -181,8 +240,16 @@ class Children:
         """Monotonic seconds."""
         return time.monotonic()
 
-    def close(self, kill: bool = False) -> None:
-        """End the child, if there is one."""
+    def _drop(self, kill: bool = False) -> None:
+        """End the child at work, if there is one."""
+        self._family = ""
         if self._child is not None:
             child, self._child = self._child, None
             child.end(kill)
+
+    def close(self, kill: bool = False) -> None:
+        """End the round's process; killed is also the one that waits for its turn."""
+        self._drop(kill)
+        if kill and self._spare is not None:
+            spare, self._spare = self._spare, None
+            spare.end(kill)

@@ -11,17 +11,18 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from bench import host, provenance
-from bench.backends import open_backend
+from bench import provenance
 from bench.device import Device
-from bench.errors import DeviceError, FileError, UsageError
+from bench.errors import FileError, UsageError
 from bench.planning.plan import FAMILIES, PRESETS, Plan, plan, preset_for
 from bench.planning.timebox import TimeBox
 from bench.profile.encoding import FormatError, decode, plain
 from bench.profile.records import SCHEMA_VERSION, TOOL_VERSION, Point, Precision
+from bench.running import second
 from bench.running.campaign import FINISHED, Campaign
+from bench.running.opening import automatic, open_device, remarks
 from bench.running.progress import Screen, counted, duration
-from bench.running.runners import Children, InProcess, Runner
+from bench.running.runners import InProcess, Runner
 from bench.store import SAMPLES, Store, read_log, write_profile
 
 SIMULATED_SAMPLES, FEWEST_SIMULATED, MOST_SIMULATED = 1000, 10, 30
@@ -37,6 +38,8 @@ class Options:
     """What was asked for; kept in the header, so that a resumed run needs no flags.
 
     memory: available when the run began (byte); sizes follow from it, so it stays as it was
+    blocker: whether launches on a GPU wait behind a kernel until all are queued
+    cross_check: whether a second implementation measures the same at the end
     """
 
     device: str
@@ -48,6 +51,8 @@ class Options:
     workloads: bool = True
     seed: int = 0
     memory: float = 0.0
+    blocker: bool = True
+    cross_check: bool = False
 
 
 def run(
@@ -61,6 +66,8 @@ def run(
     families: Sequence[str] | None = None,
     workloads: bool = True,
     quiet: bool = False,
+    blocker: bool = True,
+    cross_check: bool = False,
 ) -> Path:
     """Measure and derive; the result folder, with samples.jsonl and profile.json in it.
 
@@ -77,9 +84,12 @@ def run(
             raise UsageError(f"unknown preset {chosen!r}; valid: {', '.join(PRESETS)}")
         box = PRESETS[chosen].minutes if minutes is None else minutes
         seed = int.from_bytes(os.urandom(4), "big")
+        named = automatic(screen.say) if device == "auto" else device
         asked = (tuple(precisions or ()), tuple(families or ()), workloads, seed)
-        options = Options(_checked_device(device), box, chosen, threads, *asked)
-        found, runner = open_device(options.device)
+        options = Options(named, box, chosen, threads, *asked, blocker=blocker, cross_check=cross_check)
+        found, runner = open_device(options.device, options.blocker)
+        if options.cross_check:
+            second.check_asked(found)
         options = replace(options, device=found.id, memory=_available(found, runner))
     timebox = TimeBox(runner.now, 60 * options.minutes)
     try:
@@ -93,6 +103,10 @@ def run(
             else:
                 campaign = Campaign(runner, store, timebox, drafted, screen, options.seed)
                 _measure(campaign, found, resume is not None)
+                if options.cross_check:
+                    runner.close(kill=True)
+                    screen.say("cross-check: the same kernels by a second implementation, in turn")
+                    store.append_note(**second.cross_check(found, options.blocker, screen.say))
             _derive(store)
             return store.folder
     finally:
@@ -100,31 +114,11 @@ def run(
         runner.close(kill=True)
 
 
-def _checked_device(device: str) -> str:
-    """`auto` is the host CPU, unless this is a cluster's login node."""
-    if device != "auto":
-        return device
-    if scheduler := host.login_node():
-        raise DeviceError(
-            f"this looks like a login node ({scheduler} is here, but no allocation): its CPU is not burnt "
-            "unasked; run inside an allocation, or ask for it by name: --device cpu"
-        )
-    return "cpu"
-
-
-def open_device(device: str) -> tuple[Device, Runner]:
-    """The device's facts and who measures it; a real one is opened by child processes only."""
-    if device == "cpu":
-        return host.cpu_device(), Children("cpu")
-    backend = open_backend(device)
-    return backend.device, InProcess(backend)
-
-
 def _reopened(folder: Path, options: Options) -> tuple[Device, Runner]:
     """The device of `folder`; a simulated one from its record, though its file be gone or changed."""
     header = read_log(folder).header
     if not header.get("simulated"):
-        return open_device(options.device)
+        return open_device(options.device, options.blocker)
     from bench.backends.simulated import SimulatedBackend
 
     backend = SimulatedBackend.again(decode(Device, header["device"], "device"))
@@ -133,14 +127,15 @@ def _reopened(folder: Path, options: Options) -> tuple[Device, Runner]:
 
 def _available(device: Device, runner: Runner) -> float:
     """Bytes that may be counted on now."""
-    available = runner.conditions().get("memory_available_bytes") or device.memory_bytes
+    known = (runner.conditions().get("memory_available_bytes"), device.facts.get("free_bytes"))
+    available = next(filter(None, known), device.memory_bytes)
     return float(min(available, device.memory_bytes))
 
 
 def _plan(device: Device, runner: Runner, options: Options) -> Plan:
     families = options.families or FAMILIES
     wanted = [f for f in families if options.workloads or f != "workload"]
-    zoo = workload_points(device, options) if "workload" in wanted else ()
+    zoo = workload_points(device, options) if "workload" in wanted and not device.is_gpu else ()
     runner.open(0)
     drafted = plan(
         device,
@@ -152,7 +147,7 @@ def _plan(device: Device, runner: Runner, options: Options) -> Plan:
         zoo,
         options.memory,
     )
-    if device.kind == "simulated":
+    if device.kind == "simulated" and not device.is_gpu:
         visits = sum(planned.visits for planned in drafted.points)
         rounds = min(MOST_SIMULATED, max(FEWEST_SIMULATED, SIMULATED_SAMPLES // max(1, visits)))
         return replace(drafted, preset=replace(drafted.preset, rounds=rounds, least_rounds=FEWEST_SIMULATED))
@@ -169,7 +164,8 @@ def workload_points(device: Device, options: Options) -> tuple[Point, ...]:
             continue
         sized = work.sizes(options.memory, device.last_level_cache_bytes, threads)
         precision = Precision.of(work.precision)
-        point = Point("workload", name, work.implementation, precision, "DRAM", threads=threads)
+        implementation = "simulated" if device.kind == "simulated" else work.implementation
+        point = Point("workload", name, implementation, precision, "DRAM", threads=threads)
         points.append(replace(point, sizes=sized))
     return tuple(points)
 
@@ -240,8 +236,10 @@ def _measure(campaign: Campaign, device: Device, resumed: bool) -> None:
     """Say what is going to happen, then do it; an interruption keeps everything and says how to go on."""
     screen, box, store = campaign.screen, campaign.box, campaign.store
     simulated = "SIMULATED, no hardware is measured: " if device.kind == "simulated" else ""
-    screen.say(f"{simulated}{device.name}, {counted(campaign.plan.threads, 'thread')}, into {store.folder}")
-    for remark in host.remarks(device.facts, campaign.runner.conditions()) if not simulated else ():
+    screen.say(
+        f"{simulated}{device.name}, {counted(campaign.plan.threads, device.unit)}, into {store.folder}"
+    )
+    for remark in remarks(device, campaign.runner.conditions()) if device.is_gpu or not simulated else ():
         screen.say(f"  note: {remark}")
     if resumed:
         spent = sum(float(s.facts.get("wall_seconds", 0.0)) for s in store.samples)

@@ -1,12 +1,14 @@
 """The measuring process: `python -m bench.running.worker PARENT` obeys JSON lines on stdin.
 
+    {"import": "cuda:0"}                                      -> {"imported": true}
     {"open": "cpu", "round": 3, "process": 7}                 -> {"ready": true}
     {"variants": ["read", {precision}, "DRAM", 2]}            -> {"variants": [...]}
     {"warm_up": 0.5}                                          -> {"warm": true}
     {"measure": {planned}, "order": 4, "scale": 1.0}          -> {"sample": {...}}
 
 A failure that has a name answers {"error": exit code, "message": ...}. The process ends with its
-parent, at the end of stdin, or when nobody reads it any more: it never burns a CPU on its own.
+parent, at the end of stdin, or when nobody reads it any more: it never burns a CPU on its own. It also
+ends when its GPU's context is lost, with the reason as its last words: nothing in it works after that.
 """
 
 from __future__ import annotations
@@ -16,16 +18,22 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib import import_module
 from typing import Any, TextIO
 
 from bench.backends import Backend, open_backend
-from bench.errors import BenchError
+from bench.errors import BenchError, DeviceError
+from bench.gpu.faults import ContextLost
 from bench.planning.planned import Planned
 from bench.profile.encoding import decode, dumps, loads
 from bench.profile.records import Precision
 from bench.running.measure import Session
 
 PR_SET_PDEATHSIG = 1
+
+AHEAD = {"cuda": ("bench.backends.cuda", "cupy")}
+"""Modules that take seconds to import, by kind of device: a process may have them before its turn comes."""
 
 
 def die_with(parent: int) -> None:
@@ -61,6 +69,8 @@ class Worker:
         """What to reply; a failure with an exit code becomes part of the reply."""
         try:
             return self._answer(request)
+        except ContextLost:
+            raise
         except (BenchError, ImportError, MemoryError) as error:
             from bench.outcome import outcome
 
@@ -68,6 +78,11 @@ class Worker:
             return {"error": code, "message": sentence}
 
     def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        if "import" in request:
+            for name in AHEAD.get(request["import"].partition(":")[0], ()):
+                with suppress(ImportError):  # it is told when the device is opened
+                    import_module(name)
+            return {"imported": True}
         if "open" in request:
             backend = self._opener(request["open"])
             self._session = Session(backend, request["round"], request["process"])
@@ -91,6 +106,9 @@ def serve(requests: TextIO, answers: TextIO, worker: Worker) -> None:
             answers.flush()
         except BrokenPipeError:
             os._exit(1)
+        except ContextLost as error:
+            print(error, file=sys.stderr, flush=True)
+            os._exit(DeviceError.exit_code)
 
 
 def main() -> None:

@@ -22,6 +22,14 @@ VECTOR_BYTES = 32
 TYPICAL_EFFICIENCY = 0.8
 """Efficiency of a workload that the truth says nothing about."""
 
+GPU_VARIANTS = {
+    "fma": ("8 chains b256", "8 chains b512", "8 chains b128"),
+    "stream": ("v16 l4 b256", "v16 l8 b256", "v16 l2 b256"),
+    "gemm": ("library",),
+    "mma": ("mma b256", "mma b128"),
+    "wgmma": ("wgmma b256", "wgmma b128"),
+}
+
 VARIANTS = {
     "fma": ("12 chains", "10 chains", "16 chains", "8 chains"),
     "fma-naive": ("numba",),
@@ -53,11 +61,12 @@ class Cost:
         return replace(self, compute=self.compute * factor, memory=memory)
 
 
-def variants(kernel: str) -> tuple[str, ...]:
+def variants(kernel: str, gpu: bool = False) -> tuple[str, ...]:
     """Names of the forms of a kernel; of a workload, the only one."""
     if kernel not in KERNELS:
         return ("simulated",)
-    return VARIANTS.get(kernel) or VARIANTS[KERNELS[kernel].family]
+    known, family = GPU_VARIANTS if gpu else VARIANTS, KERNELS[kernel].family
+    return known.get(kernel) or known.get(family) or ("simulated",)
 
 
 def known_kernels(family: str) -> tuple[str, ...]:
@@ -76,11 +85,11 @@ def cost(truth: Truth, point: Point) -> Cost:
     """Cost of one unit of `point`: a block of 12 vectors, a pass over a cache, a product, a workload."""
     if point.family == "workload":
         return _workload(truth, point)
-    kernel, precision = KERNELS[point.kernel], point.precision.inputs
+    kernel, precision = KERNELS[point.kernel], truth.rate_of(point.precision)
     arrays = _arrays(kernel)
-    unit = kernel.work(ITEM_BYTES[precision], _unit_sizes(point, arrays), point.level)
+    unit = kernel.work(ITEM_BYTES.get(point.precision.inputs, 1), _unit_sizes(point, arrays), point.level)
     compute = unit.flops / truth.pi_at(precision, point.threads)
-    if point.family == "fma":
+    if point.family in ("fma", "tensor"):
         share = truth.naive if point.kernel == "fma-naive" else 1.0
         found = Cost(unit, 0.0, precision, compute / share, read_at=P75)
     elif point.family == "gemm":
@@ -107,13 +116,14 @@ def _arrays(kernel: Kernel) -> int:
 
 def _unit_sizes(point: Point, arrays: int) -> Mapping[str, int]:
     """Sizes of one unit in the kernel's own words."""
-    item_bytes = ITEM_BYTES[point.precision.inputs]
+    item_bytes = ITEM_BYTES.get(point.precision.inputs, 1)
     if point.family == "gemm":
         return point.sizes
     if point.family == "cache":
         return {"n": point.sizes["bytes"] * point.threads // (item_bytes * arrays)}
     block = {"n": BLOCK_VECTORS * VECTOR_BYTES // item_bytes * point.threads}
-    return {**block, "fma": point.sizes["fma"]} if point.family == "mix" else block
+    names = ("fma", "block") if point.family == "mix" else ()
+    return {**block, **{name: point.sizes[name] for name in names if name in point.sizes}}
 
 
 def _traffic(
@@ -142,7 +152,7 @@ def _workload(truth: Truth, point: Point) -> Cost:
     unit: Work = zoo()[point.kernel].work(point.sizes)
     level = point.level or "DRAM"
     memory = unit.bytes(level) / truth.beta_of_mixture(unit.read_fraction(level), point.threads)
-    compute = unit.flops / truth.pi_at(point.precision.inputs, point.threads)
+    compute = unit.flops / truth.pi_at(truth.rate_of(point.precision), point.threads)
     efficiency = truth.workloads.get(point.kernel, truth.workloads.get("default", TYPICAL_EFFICIENCY))
     found = Cost(unit, unit.bytes(level), point.precision.inputs, compute, (("DRAM", memory),))
     return found.slower(1 / efficiency)
@@ -150,7 +160,7 @@ def _workload(truth: Truth, point: Point) -> Cost:
 
 def _variant_share(truth: Truth, point: Point) -> float:
     """1 for the best variant, 1 - variant_spread for the worst; which is which depends on the seed."""
-    names = variants(point.kernel)
+    names = variants(point.kernel, truth.gpu is not None)
     if not truth.variant_spread or len(names) < 2 or point.variant not in names:
         return 1.0
     text = f"{truth.seed}|{point.kernel}|{point.precision.label}"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from bench.backends import Prepared
 from bench.errors import UsageError
+from bench.gpu.faults import ContextLost
 from bench.profile.encoding import FormatError, decode
 from bench.profile.records import Repetitions
 
@@ -119,10 +120,59 @@ class OutOfMemory(Defect):
         return prepared
 
 
+@dataclass(frozen=True)
+class Dies(Defect):
+    """The process that measures `family` (of it only `kernel`, if given) loses the device."""
+
+    family: str = "tensor"
+    kernel: str = ""
+
+    def prepare(self, prepared: Prepared, allocated: float) -> Prepared:
+        point = prepared.point
+        if point.family == self.family and self.kernel in ("", point.kernel):
+            raise ContextLost(f"SIMULATED: an illegal address in {point.kernel}")
+        return prepared
+
+
+@dataclass(frozen=True)
+class Hangs(Defect):
+    """Every call of `family` takes so many `seconds` that the watchdog gives it up."""
+
+    family: str = "tensor"
+    seconds: float = 60.0
+
+    def __post_init__(self) -> None:
+        _positive(self)
+
+    def measure(self, repetitions: Repetitions, call: Call) -> Repetitions:
+        if call.prepared.point.family != self.family:
+            return repetitions
+        return replace(repetitions, seconds=(self.seconds,) * len(repetitions))
+
+
+@dataclass(frozen=True)
+class OffBy(Defect):
+    """Every time of `family` (all families where it is "") is told `factor` times as long as it was."""
+
+    factor: float = 1.05
+    family: str = ""
+
+    def __post_init__(self) -> None:
+        _positive(self)
+
+    def measure(self, repetitions: Repetitions, call: Call) -> Repetitions:
+        if self.family not in ("", call.prepared.point.family):
+            return repetitions
+        return replace(repetitions, seconds=tuple(s * self.factor for s in repetitions.seconds))
+
+
 DEFECTS: dict[str, type[Defect]] = {
     "noisy-neighbour": NoisyNeighbour,
     "throttle": Throttle,
     "out-of-memory": OutOfMemory,
+    "dies": Dies,
+    "hangs": Hangs,
+    "off-by": OffBy,
 }
 
 
@@ -133,6 +183,8 @@ def kind_of(defect: Defect) -> str:
 
 def _positive(defect: Any, at_most_one: tuple[str, ...] = (), may_be_zero: tuple[str, ...] = ()) -> None:
     for name, value in asdict(defect).items():
+        if isinstance(value, str):
+            continue
         if not math.isfinite(value) or value < 0 or (value == 0 and name not in may_be_zero):
             raise FormatError(f"{name} must be positive, got {value}")
         if name in at_most_one and value > 1:
@@ -154,10 +206,11 @@ def parse(text: str) -> dict[str, Any]:
     """{kind: ..., ...} from "throttle" or "throttle,after=1,share=0.5"; UsageError names a wrong part."""
     kind, *settings = text.split(",")
     values: dict[str, Any] = {"kind": kind}
+    words = {f.name for f in fields(DEFECTS.get(kind, Defect)) if f.type == "str"}
     for setting in settings:
         name, sign, number = setting.partition("=")
         try:
-            values[name] = float(number)
+            values[name] = number if name in words else float(number)
         except ValueError:
             sign = ""
         if not sign:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from bench.backends.simulation.defects import defect_of
+from bench.backends.simulation.written import read
 from bench.errors import DeviceError, FileError, UsageError
+from bench.fitting.in_theory import in_units
+from bench.gpu.rates import LABELS
 from bench.profile.encoding import FormatError, decode
+from bench.profile.records import Precision
 from kernels.spec import ITEM_BYTES
 
 CATALOGUE = Path(__file__).parent.with_name("simulated.yaml")
@@ -22,8 +24,11 @@ CATALOGUE = Path(__file__).parent.with_name("simulated.yaml")
 RESIDENT, EVICTED = 0.75, 1.5
 """Working set over capacity up to which a cache holds all of it, and from which it holds nothing."""
 
-_MAY_BE_ZERO = {"t0", "within", "between", "variant_spread"}
-_SHARES = {"efficiency", "naive", "variant_spread", "one_thread.pi", "one_thread.memory"}
+_MAY_BE_ZERO = {"t0", "within", "between", "variant_spread", "after"}
+_SHARES = {"efficiency", "naive", "variant_spread", "one_thread.pi", "one_thread.memory", "gpu.sustained"}
+
+GPU_NAMES = ("fp64", "fp32", "tf32", "fp16", "bf16", "int32", "int8", "fp8", "fp4")
+"""What a GPU may have or lack, as real ones name it."""
 
 
 @dataclass(frozen=True)
@@ -80,10 +85,38 @@ class Library:
 
 
 @dataclass(frozen=True)
+class Gpu:
+    """What makes a simulated device a GPU: its threads are SMs, it has telemetry, its clock obeys its power.
+
+    compute_capability: x 10, of which theoretical rates follow
+    burst:  factor on the clock until the first warm-up of a round
+    sustained, after: share of the clock that is left after so many seconds of one load
+    idle_w, load_w, idle_c, load_c: power and temperature, W and degree Celsius
+    memory_bus_bits, memory_clock_hz: of the theoretical bandwidth
+    mig: profile of the slice of a board that it is, "" for a whole one
+    second: factor on the times of the second implementation that a cross-check compares with
+    """
+
+    compute_capability: int
+    burst: float = 1.0
+    sustained: float = 1.0
+    after: float = 3.0
+    idle_w: float = 50.0
+    load_w: float = 300.0
+    idle_c: float = 30.0
+    load_c: float = 70.0
+    memory_bus_bits: int = 4096
+    memory_clock_hz: float = 1e9
+    mig: str = ""
+    second: float = 1.0
+
+
+@dataclass(frozen=True)
 class Truth:
     """Every parameter of a simulated device; all rates are those of all threads together, SI.
 
-    pi: FLOP/s per precision, as the suite is to report it (see bench/backends/simulated.py)
+    pi: FLOP/s per precision, as the suite is to report it (see bench/backends/simulated.py); on a GPU by
+        the label of the unit that does the work ("fp32", "fp16>fp32 matrix")
     p, t0: overlap norm and overhead (s) of T = t0 + ((F/pi)^p + (Q/beta)^p)^(1/p)
     naive: share of pi that the textbook loop reaches;  unsupported: why, per precision
     workloads: efficiency by workload name ("default" for the rest)
@@ -107,11 +140,25 @@ class Truth:
     workloads: Mapping[str, float] = field(default_factory=dict)
     variant_spread: float = 0.0
     defects: tuple[Mapping[str, Any], ...] = ()
+    gpu: Gpu | None = None
 
     @property
     def levels(self) -> tuple[str, ...]:
         """Memory levels from the core outwards."""
         return (*(cache.level for cache in self.caches), "DRAM")
+
+    @property
+    def precisions(self) -> dict[str, str]:
+        """Why each known precision cannot be measured, "" where it can."""
+        if self.gpu is None:
+            return {**dict.fromkeys(self.pi, ""), **self.unsupported}
+        have = {"tf32" if label.endswith(" tf32") else re.split("[> ]", label)[0] for label in self.pi}
+        lacking = {n: self.unsupported.get(n, f"no {n} unit") for n in GPU_NAMES if n not in have}
+        return {name: lacking.get(name, "") for name in GPU_NAMES}
+
+    def rate_of(self, precision: Precision) -> str:
+        """The name in `pi` of the rate behind a precision: a GPU's library runs on its matrix units."""
+        return precision.inputs if self.gpu is None else in_units(precision).label
 
     def pi_at(self, precision: str, threads: int) -> float:
         """FLOP/s that `threads` threads reach together."""
@@ -163,39 +210,6 @@ def _held(fill: float) -> float:
     return max(0.0, 1 - math.log(fill / RESIDENT) / math.log(EVICTED / RESIDENT))
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML as people write numbers: 1e9 is a number (YAML 1.2), a key given twice is a mistake."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        if twice := {str(key) for key in keys if keys.count(key) > 1}:
-            raise yaml.MarkedYAMLError(problem=f"given twice: {', '.join(sorted(twice))}")
-        return super().construct_mapping(node, deep)
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"^[-+]?(\d[\d_]*\.?[\d_]*|\.\d+)[eE][-+]?\d+$"),
-    list("-+.0123456789"),
-)
-
-
-def _read(path: Path) -> Any:
-    try:
-        return yaml.load(path.read_text(encoding="utf-8"), _Loader)
-    except yaml.YAMLError as error:
-        where = " ".join(str(error).split())
-        raise FileError(f"{path.name} is not valid YAML: {where}") from None
-    except RecursionError:
-        raise FileError(f"{path.name} is nested too deeply: a simulated device has two levels") from None
-    except UnicodeDecodeError:
-        raise FileError(f"{path.name} is not UTF-8 text: a simulated device is a YAML file") from None
-    except OSError as error:
-        raise FileError(
-            f"cannot read the simulated device {path.name}: {error.strerror}; give a readable file"
-        ) from None
-
-
 def truth_of(values: Any, where: str) -> Truth:
     """Truth from plain values; FileError names a missing, unknown, ill-typed or not positive field."""
     try:
@@ -223,7 +237,7 @@ def _numbers(value: Any, where: str) -> list[tuple[str, Any]]:
         return [(f"{where}.{name}", leaf) for name, leaf in value.items()]
     if isinstance(value, tuple):
         return [leaf for i, v in enumerate(value) for leaf in _numbers(v, f"{where}[{i}]")]
-    return [] if isinstance(value, bool | str) else [(where, value)]
+    return [] if value is None or isinstance(value, bool | str) else [(where, value)]
 
 
 def _check(name: str, value: Any) -> None:
@@ -243,14 +257,22 @@ def _check(name: str, value: Any) -> None:
 def _check_names(truth: Truth) -> None:
     if not truth.pi:
         raise FormatError(f"device.pi needs at least one precision of: {', '.join(ITEM_BYTES)}")
-    if unknown := set(truth.pi) - set(ITEM_BYTES):
-        known = ", ".join(ITEM_BYTES)
+    valid = ITEM_BYTES if truth.gpu is None else LABELS
+    if unknown := set(truth.pi) - set(valid):
+        known = ", ".join(valid)
         named = ", ".join(sorted(map(str, unknown)))
         raise FormatError(f"device.pi has unknown precisions: {named}; known: {known}")
     if both := set(truth.pi) & set(truth.unsupported):
         raise FormatError(
             f"device.unsupported names a precision that device.pi has: {', '.join(sorted(both))}"
         )
+    _refuse_unknown("unsupported", truth.unsupported, tuple(dict.fromkeys((*ITEM_BYTES, *GPU_NAMES))))
+    if set(truth.workloads) - {"default"}:
+        from bench.workloads.zoo import ZOO
+
+        _refuse_unknown("workloads", truth.workloads, ("default", *ZOO))
+    if truth.gpu and truth.gpu.burst < 1:
+        raise FormatError(f"device.gpu.burst must be at least 1, got {truth.gpu.burst}")
     if len(set(truth.levels)) < len(truth.levels):
         raise FormatError(f"device.caches names a level twice: {', '.join(truth.levels)}")
     totals = [cache.bytes * cache.instances for cache in truth.caches]
@@ -260,16 +282,23 @@ def _check_names(truth: Truth) -> None:
         raise FormatError(f"device.p must be at least 1 (1 is serial, 1000 a sharp corner), got {truth.p}")
 
 
+def _refuse_unknown(field: str, names: Iterable[str], valid: Sequence[str]) -> None:
+    if unknown := sorted(set(map(str, names)) - set(valid)):
+        raise FormatError(
+            f"device.{field} has unknown names: {', '.join(unknown)}; valid: {', '.join(valid)}"
+        )
+
+
 def catalogue() -> dict[str, Truth]:
     """The simulated devices that come with the suite, by name."""
-    return {name: truth_of(values, f"{CATALOGUE.name} ({name})") for name, values in _read(CATALOGUE).items()}
+    return {name: truth_of(values, f"{CATALOGUE.name} ({name})") for name, values in read(CATALOGUE).items()}
 
 
 def find(name: str) -> tuple[str, Truth]:
     """Name and truth of a catalogue entry or a YAML file; DeviceError lists the catalogue."""
     if name.endswith((".yaml", ".yml")):
         path = Path(name)
-        return path.stem, truth_of(_read(path), path.name)
+        return path.stem, truth_of(read(path), path.name)
     entries = catalogue()
     if name not in entries:
         raise DeviceError(
