@@ -157,3 +157,31 @@ def test_the_table_counts_sms_and_tells_of_burst_and_sustained_in_one_line() -> 
 
 def test_a_burst_without_its_typical_rate_has_its_own_row() -> None:
     assert "fp32 burst" in render(profile(samples(CHAIN, 1e12, regime="burst")))
+
+
+def test_the_cross_check_is_shown_with_what_does_not_agree() -> None:
+    point = {"kernel": "fma", "precision": {"inputs": "fp32"}, "variant": "8 chains b256"}
+    good = {"value": 1.001, "low": 0.999, "high": 1.003}
+    compared = [
+        {"point": point, "unit": "FLOP/s", "rates": [[1e12, 1.001e12]] * 3, "ratio": good}
+        | {"verdict": "agree", "sentence": "they agree"},
+        {"point": point | {"kernel": "copy"}, "unit": "byte/s", "rates": [], "ratio": None}
+        | {"verdict": "not compared", "sentence": "copy: the second side died"},
+    ]
+    found = {"names": ["cuda", "numba"], "limit": 0.02, "compared": compared}
+    text = render(derive(HEADER | {"cross_check": found}, [], samples(CHAIN, 1e12)))
+    assert "Cross-check  numba over cuda; a fault from 2.0 % on" in text
+    (row,) = [line for line in text.splitlines() if line.startswith("fma fp32, 8")]
+    assert row.split()[5:] == [
+        "1.00",
+        "TFLOP/s",
+        "1.00",
+        "TFLOP/s",
+        "1.001",
+        "0.9990",
+        "to",
+        "1.003",
+        "agree",
+    ]
+    assert "copy: the second side died" in text and "they agree" not in text
+    assert "Cross-check" not in render(profile(samples(CHAIN, 1e12)))

@@ -15,11 +15,13 @@ from bench.errors import ResourceError, UsageError
 from bench.gpu.products import PRODUCTS
 from bench.planning import gpu_points
 from bench.planning.gpu_budget import BUDGETS, HEADLINES, table
+from bench.planning.gpu_points import WINDOW
 from bench.planning.plan import plan
 from bench.planning.planned import PRESETS, Plan, Planned
 from bench.planning.points import Draft
 from bench.planning.timebox import Ledger, allot
 from bench.profile.records import Precision
+from bench.workloads import on_gpu
 from kernels import CUDA
 from kernels.mix import cuda_points
 from tests.fake_device import FAKE, FakeBackend
@@ -48,7 +50,7 @@ def test_the_whole_device_is_measured_and_every_key_is_once(preset: str) -> None
     assert {p.point.family for p in drafted.points} == {"fma", "stream", "mix", "gemm", "tensor"}
     assert max(Counter(p.key for p in drafted.points).values()) == 1
     assert drafted.unit == "SM"
-    assert "cache, workload: this version measures them on CPUs only" in drafted.notes
+    assert "cache: this version measures it on CPUs only" in drafted.notes
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -86,7 +88,7 @@ def test_presets_measure_more_with_more_time_and_say_what_they_leave_out() -> No
     notes = planned("quick").notes
     assert "fma in int32, int8: not in the quick preset" in notes
     assert "sustained rates: 10 s each do not fit into the quick preset" in notes
-    assert planned("full").notes == ("cache, workload: this version measures them on CPUs only",)
+    assert planned("full").notes == ("cache: this version measures it on CPUs only",)
 
 
 def test_what_is_asked_for_by_name_is_planned_in_every_preset() -> None:
@@ -126,6 +128,13 @@ def test_families_that_no_gpu_has_leave_nothing(family: str) -> None:
         UsageError, match=f"no points of {family} .*its families: fma, stream, mix, gemm, ten"
     ):
         planned(families=[family])
+
+
+def test_workloads_are_planned_in_whole_windows_and_skipped_where_the_precision_lacks() -> None:
+    found = on_gpu.points(64 << 30, 50e6, 132)
+    drafted = planned(families=["workload"], workloads=found)
+    assert [p.point for p in drafted.points] == list(found)
+    assert {p.target for p in drafted.points} == {WINDOW} and {p.priority for p in drafted.points} == {1}
 
 
 def test_threads_are_for_cpus() -> None:

@@ -290,3 +290,10 @@ def test_points_are_placed_apart_in_order_of_appearance() -> None:
     samples = [sample(1.0, 1e9, 1e9, 1e9, kernel=k) for k in ("dot", "adam", "dot")]
     assert [p.name for p in place(samples, ROOF, ())] == ["adam", "dot"], "equal intensity: by name"
     assert place([replace(samples[0], point=replace(samples[0].point, family="stream"))], ROOF, ()) == ()
+
+
+def test_a_batch_of_executions_is_placed_as_one_of_them() -> None:
+    single = one(sample(2.0, 1e9, 8e9, 0.0))
+    batch = one(sample(20.0, 10e9, 80e9, 0.0, facts={"amount": 10}))
+    assert (batch.flops, batch.bytes_read, batch.seconds.value) == (1e9, 8e9, 2.0)
+    assert batch == single

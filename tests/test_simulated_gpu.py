@@ -105,11 +105,11 @@ def test_each_family_of_a_round_is_measured_on_its_own(quick: Path) -> None:
         changes = [
             a.point.family != b.point.family for a, b in zip(rounds[number], rounds[number][1:], strict=False)
         ]
-        assert sum(changes) == 4, "five families, each once"
+        assert sum(changes) == 5, "six families, each once"
         orders.append(
             [s.point.family for s, new in zip(rounds[number], [True, *changes], strict=True) if new]
         )
-        assert len({(s.point.family, s.process) for s in rounds[number]}) == 5
+        assert len({(s.point.family, s.process) for s in rounds[number]}) == 6
     assert len({tuple(order) for order in orders}) > 1, "shuffled anew"
 
 

@@ -106,7 +106,7 @@ class SimulatedBackend:
             return f"{name} has {self.truth.threads} {self.device.unit}s, not {point.threads}"
         if point.level and point.level not in self.truth.levels:
             return f"{name} has no level {point.level}; it has {', '.join(self.truth.levels)}"
-        known = price.known_kernels(point.family)
+        known = price.known_kernels(point.family, self.truth.gpu is not None)
         return "" if point.kernel in known else f"{name} knows no {point.kernel}; it knows {', '.join(known)}"
 
     def prepare(self, point: Point) -> Prepared:

@@ -238,7 +238,7 @@ def _facts(header: Mapping[str, Any], samples: Sequence[Sample], found: Sequence
             "within_this_process": verdicts.count(None),
         },
         "failed": list(failed(samples)),
-    }
+    } | ({"cross_check": header["cross_check"]} if "cross_check" in header else {})
 
 
 def derive(

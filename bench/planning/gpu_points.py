@@ -19,7 +19,7 @@ from kernels import CUDA
 from kernels.mix import cuda_points
 from kernels.spec import ITEM_BYTES
 
-OFFERED = ("fma", "stream", "mix", "gemm", "tensor")
+OFFERED = ("fma", "stream", "mix", "gemm", "tensor", "workload")
 """Families that a GPU has, in the order in which a run begins with them."""
 
 WINDOW = 0.025
@@ -59,15 +59,20 @@ MATRIX = {
 """The kinds of arithmetic behind a precision's name, the usual one first."""
 
 
-def fill(draft: Draft, asked: Sequence[str], names: Sequence[str], by_name: bool) -> None:
+def fill(
+    draft: Draft, asked: Sequence[str], names: Sequence[str], by_name: bool, workloads: Sequence[Point] = ()
+) -> None:
     """Plan the families `asked` in the precisions `names`, which the user gave or all are (`by_name`)."""
     budget = BUDGETS[draft.preset.name]
     write = {"fma": _fma, "stream": _streams, "mix": _mix, "gemm": _gemm, "tensor": _tensor}
-    for family in OFFERED:
+    for family in write:
         if family in asked:
             write[family](draft, budget, names, by_name)
+    for point in workloads if "workload" in asked else ():
+        lasting = Planned(point, 1, CAP_CURVE, MEDIAN, 0.02, WINDOW, BUDGET, MINIMUM)
+        _add(draft, lasting, point.precision.inputs)
     _add_regimes(draft, budget)
-    draft.notes.append("cache, workload: this version measures them on CPUs only")
+    draft.notes.append("cache: this version measures it on CPUs only")
 
 
 def _chosen(wanted: Sequence[str], known: Sequence[str], names: Sequence[str], by_name: bool) -> list[str]:

@@ -69,7 +69,7 @@ def plan(
     looped = tuple(n for n in names if n in LOOPED and not device.precisions[n])
     draft = Draft(device, chosen, count, memory or device.memory_bytes, looped)
     if device.is_gpu:
-        gpu_points.fill(draft, asked, names, bool(precisions))
+        gpu_points.fill(draft, asked, names, bool(precisions), workloads)
     else:
         _fill(draft, asked, names, workloads)
     offered = gpu_points.OFFERED if device.is_gpu else ON_CPU

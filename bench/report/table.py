@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bench.profile.records import Placement, Profile
-from bench.report import ceiling_parts, grid, heading, roofs
+from bench.report import ceiling_parts, grid, heading, roofs, second
 from bench.report.grid import NUMBERS, WORDS, Side
 from bench.report.labels import shorten
 from bench.report.units import duration, number, percent, plus_minus, si
@@ -62,6 +62,7 @@ def _parts(profile: Profile, width: int) -> Iterable[Text | Table]:
     yield from _short(profile)
     yield from ceiling_parts.compute(profile)
     yield from ceiling_parts.memory(profile)
+    yield from second.cross_check(profile)
     yield from ceiling_parts.fits(profile)
     yield from _workloads(profile)
     yield from _absent(profile)
@@ -130,7 +131,7 @@ def _give_or_take(p: Placement) -> str:
 def _workload_line(name: str, p: Placement) -> Sequence[str]:
     return (
         name,
-        p.precision.label,
+        p.precision.label.replace(" matrix", "").replace(" library", ""),
         number(p.intensity),
         si(p.attainable.value, p.unit),
         si(p.achieved.value, p.unit),

@@ -135,7 +135,7 @@ def _available(device: Device, runner: Runner) -> float:
 def _plan(device: Device, runner: Runner, options: Options) -> Plan:
     families = options.families or FAMILIES
     wanted = [f for f in families if options.workloads or f != "workload"]
-    zoo = workload_points(device, options) if "workload" in wanted and not device.is_gpu else ()
+    zoo = workload_points(device, options) if "workload" in wanted else ()
     runner.open(0)
     drafted = plan(
         device,
@@ -156,6 +156,8 @@ def _plan(device: Device, runner: Runner, options: Options) -> Plan:
 
 def workload_points(device: Device, options: Options) -> tuple[Point, ...]:
     """The workloads in the precisions asked for, at the sizes that fit this device."""
+    if device.is_gpu:
+        return _on_gpu(device, options)
     from bench.workloads.zoo import ZOO
 
     points, threads = [], options.threads or device.threads
@@ -168,6 +170,14 @@ def workload_points(device: Device, options: Options) -> tuple[Point, ...]:
         point = Point("workload", name, implementation, precision, "DRAM", threads=threads)
         points.append(replace(point, sizes=sized))
     return tuple(points)
+
+
+def _on_gpu(device: Device, options: Options) -> tuple[Point, ...]:
+    from bench.workloads import on_gpu
+
+    found = on_gpu.points(options.memory, device.last_level_cache_bytes, device.threads)
+    wanted = (p for p in found if not options.precisions or p.precision.inputs in options.precisions)
+    return tuple(replace(p, variant="simulated") if device.kind == "simulated" else p for p in wanted)
 
 
 def identity(device: Device) -> dict[str, Any]:

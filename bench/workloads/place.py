@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.errors import DeviceError
 from bench.profile.records import Ceiling, Curve, Interval, Placement, Precision, Sample
@@ -70,12 +70,28 @@ def unplaced(samples: Sequence[Sample], ceilings: Sequence[Ceiling]) -> tuple[st
 
 
 def groups(samples: Sequence[Sample]) -> list[list[Sample]]:
-    """The good, non-pilot workload samples of each point, one or more a round."""
+    """The good, non-pilot workload samples of each point, one or more a round, all of one execution."""
     found: dict[str, list[Sample]] = {}
     for sample in samples:
         if sample.point.family == "workload" and sample.status == "ok" and sample.regime != "pilot":
-            found.setdefault(sample.point.key, []).append(sample)
+            found.setdefault(sample.point.key, []).append(one_execution(sample))
     return list(found.values())
+
+
+def one_execution(sample: Sample) -> Sample:
+    """A sample whose repetition is one execution: on a GPU it is a batch of `amount` of them."""
+    count = int(sample.facts.get("amount", 1))
+    if count == 1:
+        return sample
+    seconds = tuple(s / count for s in sample.repetitions.seconds)
+    return replace(
+        sample,
+        flops=sample.flops / count,
+        bytes_read=sample.bytes_read / count,
+        bytes_written=sample.bytes_written / count,
+        repetitions=replace(sample.repetitions, seconds=seconds),
+        facts={**sample.facts, "amount": 1},
+    )
 
 
 def round_rates(group: Sequence[Sample]) -> list[float]:

@@ -69,16 +69,17 @@ def variants(kernel: str, gpu: bool = False) -> tuple[str, ...]:
     return known.get(kernel) or known.get(family) or ("simulated",)
 
 
-def known_kernels(family: str) -> tuple[str, ...]:
+def known_kernels(family: str, gpu: bool = False) -> tuple[str, ...]:
     """Names that a point of this family may have."""
-    return tuple(zoo() if family == "workload" else KERNELS)
+    return tuple(zoo(gpu)) if family == "workload" else tuple(KERNELS)
 
 
-def zoo() -> Mapping[str, Any]:
+def zoo(gpu: bool = False) -> Mapping[str, Any]:
     """The workloads by name; imported late because the zoo brings its compilers."""
+    from bench.workloads.on_gpu import ON_GPU
     from bench.workloads.zoo import ZOO
 
-    return ZOO
+    return ON_GPU if gpu else ZOO
 
 
 def cost(truth: Truth, point: Point) -> Cost:
@@ -149,7 +150,7 @@ def hidden_traffic(truth: Truth, kernel: Kernel, store: str) -> float:
 
 def _workload(truth: Truth, point: Point) -> Cost:
     """The p-norm at the work's own read fraction, slower by a fixed efficiency per workload."""
-    unit: Work = zoo()[point.kernel].work(point.sizes)
+    unit: Work = zoo(truth.gpu is not None)[point.kernel].work(point.sizes)
     level = point.level or "DRAM"
     memory = unit.bytes(level) / truth.beta_of_mixture(unit.read_fraction(level), point.threads)
     compute = unit.flops / truth.pi_at(truth.rate_of(point.precision), point.threads)

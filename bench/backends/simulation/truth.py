@@ -268,9 +268,10 @@ def _check_names(truth: Truth) -> None:
         )
     _refuse_unknown("unsupported", truth.unsupported, tuple(dict.fromkeys((*ITEM_BYTES, *GPU_NAMES))))
     if set(truth.workloads) - {"default"}:
+        from bench.workloads.on_gpu import ON_GPU
         from bench.workloads.zoo import ZOO
 
-        _refuse_unknown("workloads", truth.workloads, ("default", *ZOO))
+        _refuse_unknown("workloads", truth.workloads, tuple(dict.fromkeys(("default", *ZOO, *ON_GPU))))
     if truth.gpu and truth.gpu.burst < 1:
         raise FormatError(f"device.gpu.burst must be at least 1, got {truth.gpu.burst}")
     if len(set(truth.levels)) < len(truth.levels):
