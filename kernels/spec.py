@@ -125,7 +125,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Expect:
-    """What the machine code of one CUDA form must hold; `python -m bench audit` compiles, reads and checks it.
+    """What the machine code of one CUDA form must hold; `python -m bench audit` compiles and checks it.
 
     opcodes:    {regular expression of a whole SASS opcode with its suffixes: count} per trip of the hot
                 loop as written in the source (a compiler's further unrolling is divided out), or in the

@@ -115,7 +115,9 @@ def test_keys_pair_ceilings_and_the_rest_is_listed() -> None:
     ]
     assert found.only_a == ("beta DRAM copy, fp64",)
     assert found.only_b == ("beta DRAM copy nontemporal, fp64",)
-    assert compare.Difference("ceilings", "threads or SMs of the whole device", "2", "2, 4") in found.differences
+    assert (
+        compare.Difference("ceilings", "threads or SMs of the whole device", "2", "2, 4") in found.differences
+    )
 
 
 def test_one_core_and_burst_and_zeros_are_not_mixed_with_the_rest() -> None:

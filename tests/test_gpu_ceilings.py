@@ -185,3 +185,18 @@ def test_the_cross_check_is_shown_with_what_does_not_agree() -> None:
     ]
     assert "copy: the second side died" in text and "they agree" not in text
     assert "Cross-check" not in render(profile(samples(CHAIN, 1e12)))
+
+
+def test_a_library_is_judged_by_the_units_that_it_may_take() -> None:
+    double = Precision.of("fp64", "library")
+    product = replace(PRODUCT, precision=double, sizes={"m": 8, "n": 8, "k": 8})
+    rate, _ = flops_per_clock_per_sm(CAPABILITY, "fp64 matrix")
+    assert rate is not None
+    assert one(samples(product, 0.9 * rate * CLOCK * SMS)).share_at_clock == pytest.approx(0.9)
+    vector, matrix = (replace(CHAIN, precision=Precision.of("fp64", unit)) for unit in ("vector", "matrix"))
+    work = samples(replace(product, family="workload"), 1e12)[0]
+    found = profile(
+        samples(vector, 1e12), samples(replace(matrix, family="tensor", kernel="mma"), 2e12)
+    ).ceilings
+    roof = place.roof_of(work, found, ())
+    assert roof.pi is not None and roof.pi.value == pytest.approx(2e12)

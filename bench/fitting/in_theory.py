@@ -25,9 +25,12 @@ def share(point: Point, per_clock: float | None, value: float, device: Mapping[s
         return value / bus if bus else None
     if per_clock is None:
         return None
-    rate, _ = flops_per_clock_per_sm(
-        int(capability), in_units(point.precision).label, str(device.get("name", ""))
-    )
+    board = str(device.get("name", ""))
+    units = [in_units(point.precision)]
+    if point.precision == Precision.of("fp64", "library"):  # runs on matrix units where they do fp64
+        units.insert(0, Precision.of("fp64", "matrix"))
+    rates = (flops_per_clock_per_sm(int(capability), unit.label, board)[0] for unit in units)
+    rate = next(filter(None, rates), None)
     return per_clock / rate if rate else None
 
 

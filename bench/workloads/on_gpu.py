@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.backends import Prepared
 from bench.errors import DeviceError
@@ -59,7 +59,7 @@ ON_GPU: Mapping[str, OnGpu] = {
     "gemm fp16": OnGpu(
         CUBLAS, by.product("fp16"), {"m": 96, "n": 80, "k": 72}, HALF, half_work, lambda s: s["k"], "fp16"
     ),
-    "gemm": _zoo("gemm", CUBLAS, by.product("fp64")),
+    "gemm": replace(_zoo("gemm", CUBLAS, by.product("fp64")), precision=Precision.of("fp64", "library")),
     "fft": _zoo("fft", CUFFT, by.fft),
     "stencil 7-point": _zoo("stencil 7-point", OWN, by.seven_point),
     "layernorm": _zoo("layernorm", OWN, by.normalised),

@@ -137,10 +137,10 @@ def _in_place(sample: Sample) -> bool:
 
 
 def _pi(precision: Precision, ceilings: Sequence[Ceiling]) -> Interval | None:
-    """Best pi of the precision's types and units (a library's work: vector units), warm before cold."""
-    unit = "vector" if precision.unit == "library" else precision.unit
-    wanted = Precision(precision.inputs, precision.accumulate, precision.output, unit, precision.mode).label
-    fits = [c for c in ceilings if c.quantity == "pi" and c.precision.label == wanted]
+    """Best pi of the precision in its units (a library takes whichever do it), warm before cold."""
+    units = ("vector", "matrix") if precision.unit == "library" else (precision.unit,)
+    wanted = {replace(precision, unit=unit).label for unit in units}
+    fits = [c for c in ceilings if c.quantity == "pi" and c.precision.label in wanted]
     return _best(fits)
 
 
