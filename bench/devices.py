@@ -9,6 +9,7 @@ from typing import Any
 from bench import host
 from bench.errors import DeviceError
 from bench.host import tree
+from bench.running.progress import counted
 
 READY = "ready"
 
@@ -55,7 +56,7 @@ def _simulated() -> list[dict[str, Any]]:
             name,
             "simulated",
             READY,
-            f"SIMULATED; {truth.threads} thread{'s' if truth.threads > 1 else ''}",
+            f"SIMULATED; {counted(truth.threads, 'SM' if truth.gpu else 'thread')}",
             threads=truth.threads,
         )
         for name, truth in catalogue().items()

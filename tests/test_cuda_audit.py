@@ -367,6 +367,12 @@ def test_names_that_do_not_exist_are_refused() -> None:
         survey.survey(CUDA, (), ("91",))
 
 
+@needs_tools
+def test_nothing_audited_is_no_pass() -> None:
+    with pytest.raises(UsageError, match="stream: no function is made for 90a"):
+        survey.survey(CUDA, ("stream",), ("90a",))
+
+
 # the kernels
 
 

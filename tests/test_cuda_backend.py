@@ -29,7 +29,7 @@ from kernels import CUDA, KERNELS, encoding, tensor
 from kernels.mix import cuda_points
 from kernels.spec import CudaForm
 from tests.fake_cublas import FakeCublas
-from tests.fake_cupy import FakeGpu, entries_launched, fake_cupy
+from tests.fake_cupy import FakeGpu, Stream, entries_launched, fake_cupy
 from tests.shim.host import Host, build
 
 SMS, BLOCKS_PER_SM, BLOCK = 2, 2, 256
@@ -474,6 +474,29 @@ def test_a_flush_is_queued_before_each_repetition_and_not_timed(gpu: FakeGpu) ->
         "first: the hold"
     )
     assert batch.seconds == pytest.approx([2e-3] * 2) and engine._flushed._size == 2 * (1 << 16)
+
+
+def test_arrays_that_fit_the_cache_are_flushed_out_of_it(gpu: FakeGpu, backend: CudaBackend) -> None:
+    cache = backend.device.last_level_cache_bytes
+    for bytes, flushes in ((cache // 4, 3), (4 * cache, 0)):
+        prepared = backend.prepare(stream("read", bytes=bytes))
+        gpu.calls.clear()
+        backend.measure(prepared, 2, 3)
+        assert gpu.calls.count("memsetAsync") == flushes
+
+
+def test_memory_is_taken_on_the_stream_that_is_timed(gpu: FakeGpu, backend: CudaBackend) -> None:
+    used: list[Any] = []
+    own = backend.engine.allocate
+
+    def allocate(bytes: int) -> Any:
+        used.append(Stream.current)
+        return own(bytes)
+
+    backend.engine.allocate = allocate  # type: ignore[method-assign]
+    Stream.current = None  # as after a block of somebody else's stream
+    backend.prepare(stream("copy"))
+    assert used and all(stream is backend.engine.stream for stream in used)
 
 
 def test_events_that_run_backwards_are_no_clock(gpu: FakeGpu, backend: CudaBackend) -> None:

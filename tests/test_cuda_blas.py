@@ -14,6 +14,7 @@ from bench.errors import DeviceError, VerificationError
 from bench.gpu import blaslt
 from bench.gpu.blas import settings, version
 from bench.gpu.engine import Engine
+from bench.gpu.faults import ContextLost
 from bench.gpu.products import FP4, PRODUCTS, decoded
 from bench.profile.records import Point, Precision
 from tests.fake_cublas import FakeCublas, FakeLt
@@ -163,6 +164,15 @@ def test_a_product_without_algorithm_says_so(machine: Machine, speeds: Any, word
     with pytest.raises(DeviceError, match=words):
         machine.backend.prepare(product("fp8", "cublaslt"))
     assert machine.lt.left == [], "what was made is destroyed"
+
+
+def test_an_algorithm_that_ends_the_context_is_no_algorithm_passed_over(machine: Machine) -> None:
+    def lost(launch: Any) -> float:
+        raise ContextLost("an illegal instruction")
+
+    machine.backend._library("cublaslt")._time = lost
+    with pytest.raises(ContextLost, match="illegal instruction"):
+        machine.backend.prepare(product("fp8", "cublaslt"))
 
 
 def test_fp8_says_how_it_adds_up(machine: Machine) -> None:

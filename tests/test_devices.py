@@ -23,6 +23,8 @@ def test_cpu_first_then_every_simulated_device_then_gpus() -> None:
     simulated = [row["id"] for row in rows if row["kind"] == "simulated"]
     assert simulated == [f"sim:{name}" for name in catalogue()]
     assert all("SIMULATED" in row["note"] for row in rows if row["kind"] == "simulated")
+    notes = {row["id"]: row["note"] for row in rows}
+    assert (notes["sim:gpu-mig"], notes["sim:small-cpu"]) == ("SIMULATED; 8 SMs", "SIMULATED; 2 threads")
     assert rows[-1]["kind"] == "cuda"
 
 

@@ -213,7 +213,6 @@ def test_a_child_is_pinned_by_uuid() -> None:
     assert child_environment(Visible(3, N, N, "slice")) == {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": N,
-        "CUDA_MODULE_LOADING": "EAGER",
         "ROOFLINE_GPU": "cuda:3",
     }
 

@@ -105,6 +105,20 @@ def test_a_wrong_product_is_not_timed() -> None:
         prepared.handle.check()
 
 
+@pytest.mark.parametrize("error", [ImportError("no libcufft.so.12"), RuntimeError("CUFFT_INTERNAL_ERROR")])
+def test_a_library_that_fails_costs_its_workload_alone(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def refuse(*words: int) -> None:
+        raise error
+
+    made = on_gpu.prepare(point("fft"), Engine())  # type: ignore[arg-type]
+    monkeypatch.setattr(Cufft, "Plan1d", refuse)
+    for failing in (lambda: on_gpu.prepare(point("fft"), Engine()), made.handle.check):  # type: ignore[arg-type]
+        with pytest.raises(DeviceError, match=f"workload fft: {error}"):
+            failing()
+
+
 def test_what_no_gpu_code_does_is_refused_with_the_list() -> None:
     with pytest.raises(DeviceError, match=r"no GPU code for workload 'convolution'.*softmax"):
         on_gpu.prepare(SimpleNamespace(kernel="convolution", sizes={}), Engine())  # type: ignore[arg-type]

@@ -213,6 +213,19 @@ def test_nonsense_and_silence() -> None:
     child.end(kill=True)
 
 
+def test_a_child_that_cannot_die_does_not_hold_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = Child(printing("time.sleep(60)"))
+
+    def wait(timeout: float | None = None) -> int:
+        assert timeout is not None, "this would wait for ever"
+        raise subprocess.TimeoutExpired("child", timeout)
+
+    with monkeypatch.context() as hung:
+        hung.setattr(child._process, "wait", wait)
+        child.end(kill=True)
+    assert child._process.wait(5) == -signal.SIGKILL
+
+
 def test_what_a_library_prints_does_not_reach_the_answers() -> None:
     code = (
         "from bench.running import worker; answers = worker.own_stdout(); print('library chatter');"

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from bench import arguments, cli, provenance
-from bench.backends import open_backend
+from bench.backends import cuda, open_backend
 from bench.backends.simulated import SimulatedBackend
 from bench.backends.simulation.truth import CATALOGUE
 from bench.backends.simulation.written import read
@@ -249,6 +249,15 @@ def test_two_gpus_of_one_kind_are_two_devices() -> None:
     assert SimulatedBackend("twin", truth).device.identity["uuid"] != one.identity["uuid"]
 
 
+def test_a_gpu_is_warmed_up_for_long_enough_to_find_its_clock_flat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[float] = []
+    monkeypatch.setattr(SimulatedBackend, "warm_up", lambda self, seconds: asked.append(seconds))
+    run(tmp_path, "gpu-small", "--minutes", 1, "--families", "fma", "--precisions", "fp32")
+    assert asked and min(asked) > cuda.LEAST_WARM + cuda.FLAT_READINGS * cuda.WARM_BATCH
+
+
 def test_a_slice_is_measured_as_what_it_is(tmp_path: Path) -> None:
     folder = run(
         tmp_path, "gpu-mig", "--minutes", 1, "--families", "fma,stream", "--precisions", "fp32,int32"
@@ -260,6 +269,7 @@ def test_a_slice_is_measured_as_what_it_is(tmp_path: Path) -> None:
     assert (facts["mig"]["sms"], facts["mig"]["memory_bytes"]) == (8, 8_000_000_000)
     assert "whole board" in facts["mig"]["note"] and facts["memory_bus_bits"] is None
     assert all(s.facts["whole_board"] for s in log.samples if s.status == "ok")
+    assert not any(s.repetitions.power_w for s in log.samples), "watts of all slices are not this one's"
     (pi,) = (c for c in profile.ceilings if c.quantity == "pi")
     assert pi.threads == 8 and pi.share_at_clock == pytest.approx(3e12 / (8 * 256 * 1.5e9), rel=0.02)
     assert {c.share_at_clock for c in profile.ceilings if c.quantity == "beta"} == {None}

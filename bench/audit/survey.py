@@ -71,6 +71,8 @@ def survey(
         raise UsageError(f"{next(iter(reasons.values()))}; leave it out of --arch")
     ready = tuple(a for a in lacks if a not in reasons)
     jobs = _jobs({name: families[name] for name in chosen}, ready)
+    if not jobs:
+        raise UsageError(f"{', '.join(chosen)}: no function is made for {', '.join(ready)}; name others")
     results = _all_done(jobs, screen or Screen(True))
     reasons |= {job.architecture: why for job, (_, why) in zip(jobs, results, strict=True) if why}
     findings = tuple(finding for found, _ in results for finding in found)

@@ -93,6 +93,7 @@ class CudaBackend:
         if reason := self.unsupported(point):
             raise DeviceError(reason)
         try:
+            self.engine.stream.use()  # whoever made another current: memory and libraries go by it
             prepared = self._prepare(point)
             self.batches.start(prepared.handle.task)
         except ContextLost as error:

@@ -18,7 +18,7 @@ import numpy as np
 from bench.errors import DeviceError
 from bench.gpu.blas import NO_TRANSPOSE, TRANSPOSE, Operands, Ready, settings, version
 from bench.gpu.engine import Engine
-from bench.gpu.faults import first_line, translated
+from bench.gpu.faults import ContextLost, first_line, translated
 from bench.gpu.products import R_16F, R_32F, R_32I, R_64F, Product, product
 from bench.profile.records import Point
 
@@ -228,6 +228,8 @@ class CublasLt:
         """Of one launch; infinite for an algorithm that the GPU refuses."""
         try:
             return self._time(self._launcher(plan, held, proposal))
+        except ContextLost:
+            raise
         except DeviceError:
             return float("inf")
 

@@ -191,6 +191,7 @@ class Bodies:
         shape: Any = kernel.shape
         launch = self._shape(chosen, items)
         sizes = dict.fromkeys((*shape.loads, *shape.stores), items * item)
+        small = sum(sizes.values()) < self.device.last_level_cache_bytes  # only checks ask for so little
         sizes.setdefault("a", launch.threads * item)
         memory = [
             engine.random(sizes[name], kind, point.operands, seed) if name in sizes else None
@@ -202,7 +203,7 @@ class Bodies:
         def work(amount: int) -> Work:
             return kernel.work(item, {"n": items, "passes": amount}, point.level)
 
-        task = Task(f"{kind} {point.kernel}", lambda amount: once(1))
+        task = Task(f"{kind} {point.kernel}", lambda amount: once(1), flushed=small)
         ready = Ready(task, lambda: self._check_stream(chosen, point, task.name), memory)
         facts = self._facts(chosen, launch, items=items, hidden_traffic=0.0)
         return Prepared(point, work, 1, MOST_LAUNCHES, 1, facts, ready)

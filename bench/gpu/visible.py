@@ -52,7 +52,6 @@ def child_environment(visible: Visible) -> dict[str, str]:
     return {
         ORDER: "PCI_BUS_ID",
         VARIABLE: visible.token,
-        "CUDA_MODULE_LOADING": "EAGER",
         PINNED: visible.id,
     }
 

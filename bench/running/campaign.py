@@ -25,8 +25,9 @@ PILOT_SHARE = 0.2
 CLEARLY = 1.02
 """Factor by which another variant must beat the guess in the pilot."""
 
-WARM_UP = 0.3
-"""Seconds of work before the first point of a round that is not measured cold."""
+WARM_UP, GPU_WARM_UP = 0.3, 1.0
+"""Seconds of work before the first point of a round that is not measured cold; of a GPU, whose clock takes
+longer to settle, the most: it goes on as soon as its clock is flat."""
 
 EXTRA_ROUNDS = 30
 EXTRA_SHARE = 0.15
@@ -120,7 +121,7 @@ class Campaign:
         if self.plan.pilot:
             began, spent = self.box.elapsed, self.ledger.spent
             self._begin(0, "pilot", len(self.plan.pilot), "choosing the best form of each loop", "pilot")
-            self.runner.warm_up(WARM_UP)
+            self._warm_up()
             self._try_all(self.box.left * PILOT_SHARE)
             self.runner.close()
             if self.runner.by_family:  # a round will start as many processes
@@ -236,11 +237,14 @@ class Campaign:
             if self.box.left <= 0 and (number > 1 or planned.priority > 0 or planned.visit > 0):
                 return False
             if planned.regime != "burst" and not warm:
-                self.runner.warm_up(WARM_UP)
+                self._warm_up()
                 warm = True
             if self._measure(planned, order, scale, order).facts.get("lost") and self.runner.by_family:
                 dead = planned.point.family
         return True
+
+    def _warm_up(self) -> None:
+        self.runner.warm_up(GPU_WARM_UP if self.runner.by_family else WARM_UP)
 
     def _measure(self, planned: Planned, order: int, scale: float, done: int) -> Sample:
         """Measure and keep a point; where its arrays find no memory, once more with smaller ones."""

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -103,7 +104,8 @@ class Child:
             self._process.wait(5)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+            with suppress(subprocess.TimeoutExpired):  # one that hangs in the driver cannot die
+                self._process.wait(5)
         self._process.stdout.close()
         self._stderr.close()
 

@@ -11,6 +11,7 @@ from bench.errors import DeviceError
 from bench.gpu.batches import Task
 from bench.gpu.bodies import MOST_LAUNCHES, Ready
 from bench.gpu.engine import Engine
+from bench.gpu.faults import translated
 from bench.profile.records import Point, Precision
 from bench.workloads import gpu_execution as by
 from bench.workloads.library import gemm_work
@@ -105,16 +106,19 @@ def prepare(point: Point, engine: Engine) -> Prepared:
     if point.kernel not in ON_GPU:
         raise DeviceError(f"no GPU code for workload {point.kernel!r}; there is: {', '.join(ON_GPU)}")
     how = ON_GPU[point.kernel]
-    made = [how.make(engine, point.sizes, seed) for seed in _seeds(point, how, engine)]
+    name = f"workload {point.kernel}"
+    with translated(name):  # a library that is missing or refuses costs this workload alone
+        made = [how.make(engine, point.sizes, seed) for seed in _seeds(point, how, engine)]
     turn = itertools.cycle(made)
 
     def check() -> None:
-        trial = how.make(engine, how.small, 1)
-        want = trial.expected()
-        trial.launch()
-        agree(point.kernel, trial.result(), want, how.tolerance, how.terms(how.small))
+        with translated(name):
+            trial = how.make(engine, how.small, 1)
+            want = trial.expected()
+            trial.launch()
+            agree(point.kernel, trial.result(), want, how.tolerance, how.terms(how.small))
 
-    task = Task(f"workload {point.kernel}", lambda amount: next(turn).launch())
+    task = Task(name, lambda amount: next(turn).launch())
     known = ZOO.get(point.kernel)
     facts = {
         "cold": "the operands exceed the L2 cache" if len(made) == 1 else f"{len(made)} sets in turn",

@@ -47,10 +47,9 @@ class Board:
         gpu = self.gpu
         if gpu is None:
             return {}
+        watts = (gpu.idle_w + (gpu.load_w - gpu.idle_w) * min(1.0, share) for _, share, _ in rows)
         return {
-            "power_w": tuple(
-                gpu.idle_w + (gpu.load_w - gpu.idle_w) * min(1.0, share) for _, share, _ in rows
-            ),
+            "power_w": () if gpu.mig else tuple(watts),  # of all slices together, as on a real board
             "temperature_c": tuple(self._celsius(since) for _, _, since in rows),
             "throttle": tuple(POWER_CAP if share < 1 else "" for _, share, _ in rows),
         }
