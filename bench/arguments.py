@@ -38,6 +38,12 @@ def home(path: Path) -> Path:
     return path.parent if path.is_file() else path
 
 
+def is_own(path: Path) -> bool:
+    """Whether a path names a result folder of this suite, or one of the two files in it."""
+    inside = path.name in ("profile.json", "samples.jsonl") and path.is_file()
+    return ((path.parent if inside else path) / "samples.jsonl").is_file()
+
+
 def names(text: str) -> tuple[str, ...]:
     """The words of a comma-separated list."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
@@ -62,3 +68,14 @@ def check_converged(profile: Profile) -> None:
         raise NotConverged(f"did not converge: {'; '.join(wide)}. Give more --minutes, or a quieter machine")
     if few:
         raise NotConverged(f"too few rounds for a verdict: {'; '.join(few)}. Give more --minutes")
+
+
+def plot_files(plot: Path | None) -> tuple[Path, Path] | tuple[()]:
+    """The SVG and the PNG that --plot FILE means, none without it; refused where they cannot be written."""
+    if plot is None:
+        return ()
+    if plot.suffix not in ("", ".svg", ".png"):
+        raise UsageError(f"cannot draw {plot.suffix} files; valid endings: .svg, .png (both are written)")
+    if not plot.name or not plot.parent.is_dir():
+        raise FileError(f"{plot.parent} is no folder that can hold the plot: make it, or name another")
+    return plot.with_suffix(".svg"), plot.with_suffix(".png")

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from bench import arguments, streams
-from bench.errors import AuditMiss, CheckFailed, FileError, UsageError
+from bench.errors import AuditMiss, CheckFailed, UsageError
 from bench.gpu import caches
 
 if TYPE_CHECKING:
@@ -61,7 +61,12 @@ Json = Annotated[bool, typer.Option("--json", help="Print strict JSON (docs/form
 Results = Annotated[Path, typer.Option(help="Folder of the result folders.", file_okay=False)]
 Folder = Annotated[Path, typer.Argument(help="A result folder or its profile.json.")]
 Newest = Annotated[Path | None, typer.Argument(help="A result folder; the newest one when omitted.")]
+Device = Annotated[str, typer.Argument(help='A device or a part of its name: "H100 PCIe". All when omitted.')]
+Plot = Annotated[Path | None, typer.Option(help="Draw the roofs: FILE.svg and FILE.png.")]
 Simulated = Annotated[bool, typer.Option("--allow-simulated", help="Go on with a simulated profile, marked.")]
+
+
+_show = streams.show
 
 
 def _version(asked: bool) -> None:
@@ -147,18 +152,22 @@ def devices(as_json: Json = False) -> None:
 
 
 @app.command()
-def fit(folder: Folder, as_json: Json = False) -> None:
-    """Recompute profile.json from samples.jsonl."""
-    from bench import store
-    from bench.fitting import ceilings
+def fit(
+    path: Annotated[Path, typer.Argument(help="A result folder, or another tool's sweep file or folder.")],
+    name: Annotated[
+        str, typer.Option("--format", help="csv, ert, mixbench, ...; by content if left out.")
+    ] = "",
+    plot: Plot = None,
+    as_json: Json = False,
+) -> None:
+    """Derive a result folder again, or fit another tool's sweeps."""
+    from bench.report import refits, remake
 
-    folder = arguments.home(folder)
-    raw = store.read_log(folder)
-    profile = ceilings.derive(raw.header, raw.conditions, raw.samples)
-    store.write_profile(folder, profile)
-    counts = f"{len(profile.ceilings)} ceilings, {len(profile.curves)} curves"
-    text = f"{folder / 'profile.json'}: {counts}, {len(profile.placements)} workloads; now run `report`"
-    _show_result(folder, text, as_json)
+    folder, drawn = arguments.home(path), arguments.plot_files(plot)
+    if name or not arguments.is_own(path):
+        _show(as_json, *refits.looked_at(path, name, drawn))
+    else:
+        _show_result(folder, remake.derived(folder, drawn), as_json)
 
 
 @app.command()
@@ -170,11 +179,19 @@ def report(folder: Newest = None, results: Results = Path("results"), as_json: J
     _show_result(folder, remake.report(folder), as_json)
 
 
+@app.command("reference")
+def reference_figures(text: Device = "", as_json: Json = False) -> None:
+    """List and search datasheet and published figures."""
+    from bench.report import figures
+
+    _show(as_json, *figures.looked_up(text))
+
+
 @app.command()
 def compare(
     a: Folder,
     b: Folder,
-    plot: Annotated[Path | None, typer.Option(help="Draw both roofs: FILE.svg and FILE.png.")] = None,
+    plot: Plot = None,
     allow_simulated: Simulated = False,
     as_json: Json = False,
 ) -> None:
@@ -183,17 +200,13 @@ def compare(
 
     profiles = _profile(a), _profile(b)
     comparison = comparing.compare(*profiles, allow_simulated)
-    if plot is not None:
-        if plot.suffix not in ("", ".svg", ".png"):
-            raise UsageError(f"cannot draw {plot.suffix} files; valid endings: .svg, .png (both are written)")
-        if not plot.name or not plot.parent.is_dir():
-            raise FileError(f"{plot.parent} is no folder that can hold the plot: make it, or name another")
+    if files := arguments.plot_files(plot):
         from bench.report.plot import draw
 
-        draw(profiles, plot.with_suffix(".svg"), plot.with_suffix(".png"))
+        draw(profiles, *files)
     from bench.report.comparison import render
 
-    drawn = f"drawn: {plot.with_suffix('.svg')}, {plot.with_suffix('.png')}\n" if plot else ""
+    drawn = f"drawn: {', '.join(map(str, files))}\n" if files else ""
     _show(as_json, comparison, render(comparison) + drawn)
 
 
@@ -298,16 +311,6 @@ def _profile(path: Path) -> Profile:
     from bench import store
 
     return store.read_profile(path)
-
-
-def _show(as_json: bool, value: Any, text: str) -> None:
-    """Strict JSON on stdout, or the text."""
-    if as_json:
-        from bench.profile.encoding import dumps
-
-        streams.utf8()
-        text = dumps(value, indent=2)
-    print(text, end="" if text.endswith("\n") else "\n")
 
 
 def _show_result(folder: Path, text: str, as_json: bool) -> None:

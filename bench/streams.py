@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from io import TextIOWrapper
-from typing import TextIO
+from typing import Any, TextIO
 
 
 def secure() -> None:
@@ -36,3 +36,13 @@ def _set(encoding: str | None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(encoding=encoding, errors="replace")
+
+
+def show(as_json: bool, value: Any, text: str) -> None:
+    """Strict JSON on stdout, or the text."""
+    if as_json:
+        from bench.profile.encoding import dumps
+
+        utf8()
+        text = dumps(value, indent=2)
+    print(text, end="" if text.endswith("\n") else "\n")

@@ -37,6 +37,19 @@ class Truth:
         return np.asarray(self.t0 + np.exp(np.logaddexp(self.p * compute, self.p * memory) / self.p))
 
 
+@dataclass(frozen=True)
+class Capped(Truth):
+    """A device whose power holds FLOP and byte together to F/pi_c + Q/beta_c at least."""
+
+    pi_c: float = 1.2e11
+    beta_c: float = 3e10
+
+    def seconds(self, flops: Array, moved: Array, pi: float, beta: float) -> Array:
+        """The cap moves with the round's pi and beta."""
+        cap = flops / (self.pi_c * pi / self.pi) + moved / (self.beta_c * beta / self.beta)
+        return np.asarray(self.t0 + np.maximum(np.maximum(flops / pi, moved / beta), cap))
+
+
 def intensities(low: float, high: float, n: int = 40, ridge: float = 5.0) -> Array:
     """n intensities from `low` to `high` times the ridge, evenly in the logarithm."""
     return ridge * np.geomspace(low, high, n)

@@ -56,7 +56,7 @@ def emulated(binary: Path, span: int) -> Any:
 
 
 @pytest.mark.parametrize("precision", LOOPED)
-@pytest.mark.parametrize("name", [n for n, k in KERNELS.items() if k.family not in ("gemm", "cache")])
+@pytest.mark.parametrize("name", [n for n, k in KERNELS.items() if k.family not in BESIDE])
 def test_loop_equals_its_reference_on_aarch64(name: str, precision: str, tmp_path: Path) -> None:
     kernel = KERNELS[name]
     for form in forms(name):

@@ -16,6 +16,7 @@ from bench.backends.simulation.truth import catalogue
 from bench.errors import DeviceError
 from bench.profile import roofline
 from bench.profile.records import Point, Precision
+from bench.workloads import on_gpu
 from kernels import KERNELS
 from kernels.spec import ITEM_BYTES, Work
 from tests.truths import QUIET, backend, changed, once, point, random_truth
@@ -204,6 +205,7 @@ def test_workloads_run_at_their_read_fraction_and_efficiency(
             return Work.at("DRAM", 5.0 * sizes["n"], reads * sizes["n"], writes * sizes["n"])
 
     zoo = types.ModuleType("bench.workloads.zoo")
+    assert on_gpu.ON_GPU, "made of the zoo before toys take its place"
     zoo.ZOO = {"toy": Workload(), "other": Workload()}  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "bench.workloads.zoo", zoo)
     device = backend(changed(QUIET_TRUTH, workloads={"default": 0.5, "other": 0.25}))

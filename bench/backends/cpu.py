@@ -109,6 +109,8 @@ class CpuBackend:
         """The reason why a point cannot be measured on this CPU, "" if it can."""
         if reason := self.device.precisions.get(point.precision.inputs, ""):
             return reason
+        if point.family == "tensor":
+            return "instructions of matrix units are measured on GPUs only"
         if point.precision.inputs not in LOOPED and point.family != "workload":
             return f"no loop for {point.precision.inputs} in this version"
         if point.threads > len(self.team.cpus):

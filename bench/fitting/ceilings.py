@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from bench.fitting import in_theory
+from bench.fitting import in_theory, normal
 from bench.fitting.curves import curves, is_square, rate_unit
 from bench.fitting.fit import can_fit
 from bench.fitting.intervals import CAP_CACHE, CAP_PI, MEDIAN, MIN_ROUNDS, P75, memory_cap
@@ -62,7 +62,8 @@ def ceilings(points: Iterable[Pooled], device: Mapping[str, Any]) -> tuple[Ceili
     for candidates in groups.values():
         compute = candidates[0].point.family in PI_FAMILIES
         best = winner(candidates, P75 if compute else MEDIAN)
-        found.append(_ceiling(best, compute, _cap(best.point, str(device.get("state", ""))), device))
+        ceiling = _ceiling(best, compute, _cap(best.point, str(device.get("state", ""))), device)
+        found.append(normal.judged(ceiling, device))
     return tuple(sorted(found, key=_order))
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
 from typing import Any
 
-from bench.fitting.fit import fit_curve
+from bench.fitting.fit import fit_sweep
 from bench.fitting.intervals import MEDIAN, P75, interval, sweep_quantile
 from bench.fitting.pooled import Pooled, winner
 from bench.profile.records import Ceiling, Curve, CurvePoint, Fit, Point, Precision
-from bench.profile.roofline import INFINITY, attainable, rate
+from bench.profile.roofline import INFINITY, attainable, fitted_rate
 
 Key = tuple[str, str, int, str]
 """What makes one curve of a family: mode, scope, threads, precision label."""
@@ -51,9 +52,10 @@ def _x(pooled: Pooled) -> float:
 def _setting(pooled: Pooled) -> object:
     """What candidates for one point of a curve share: x, and the array's size in an intensity sweep.
 
-    One intensity at two sizes is two points: only their times together tell the overhead T0.
+    One intensity at two sizes or in two windows is two points: their times together tell the overhead T0.
     """
-    size = pooled.point.sizes["bytes"] if pooled.point.family == "mix" else 0
+    sizes = pooled.point.sizes
+    size = (sizes["bytes"], sizes.get("window", 0)) if pooled.point.family == "mix" else 0
     return f"{_x(pooled):.6g}", size
 
 
@@ -119,16 +121,31 @@ def _points(kind: str, candidates: Sequence[Pooled]) -> tuple[CurvePoint, ...]:
         seconds = amount / estimate.value
         point = pooled.point
         points.append(
-            CurvePoint(_x(pooled), estimate, pooled.flops, pooled.bytes, seconds, aligned, point.variant)
+            CurvePoint(
+                _x(pooled),
+                estimate,
+                pooled.flops,
+                pooled.bytes,
+                seconds,
+                aligned,
+                point.variant,
+                _clock(pooled),
+            )
         )
     return tuple(points)
+
+
+def _clock(pooled: Pooled) -> float | None:
+    """The clock held, Hz: median over all repetitions that saw one."""
+    seen = [hz for sample in pooled.samples for hz in sample.repetitions.clock_hz if hz]
+    return median(seen) if seen else None
 
 
 def _curve(kind: str, candidates: Sequence[Pooled], ceilings: Sequence[Ceiling]) -> Curve:
     point, mode = candidates[0].point, _key(candidates[0])[0]
     points = _points(kind, candidates)
     # GEMM's compulsory bytes are its traffic at no level, so a beta or ridge fitted to it would mean nothing.
-    fits = fit_curve(points) if kind == "mix" else ()
+    points, fits = fit_sweep(points) if kind == "mix" else (points, ())
     same = [c for c in ceilings if (c.scope, c.threads, c.regime) == (point.scope, point.threads, "typical")]
     plateaus = {"mix": _mix_plateaus, "cache": _cache_plateaus, "gemm": _gemm_plateaus}[kind]
     unit = "byte/s" if kind == "cache" else rate_unit(point.precision)
@@ -156,9 +173,9 @@ def _mix_plateaus(
         beside |= {
             f"fitted_{n}_share": getattr(fit, n).value / beside[n] for n in ("pi", "beta") if n in beside
         }
-        ridge, p = fit.ridge.value, INFINITY if fit.p is None else fit.p
-        reached = rate(ridge, fit.pi.value, fit.beta.value, p)
-        beside["corner_overpromise"] = attainable(ridge, fit.pi.value, fit.beta.value) / reached - 1
+        ridge = fit.ridge.value
+        corner = attainable(ridge, fit.pi.value, fit.beta.value)
+        beside["corner_overpromise"] = corner / fitted_rate(ridge, fit) - 1
     return beside
 
 

@@ -101,7 +101,7 @@ def _bounded_pi(fit: Fit, points: Sequence[CurvePoint]) -> Fit:
     best = max((p.estimate for p in points), key=lambda e: e.value)
     pi = Interval(best.value, best.value if best.low is None else best.low)
     ridge = Interval(pi.value / fit.beta.value, (pi.low or pi.value) / (fit.beta.high or fit.beta.value))
-    return replace(fit, pi=pi, ridge=ridge, p=None, omega=Interval(1.0, 0.0, 1.0))
+    return replace(fit, pi=pi, ridge=ridge, p=None, pi_c=None, beta_c=None, omega=Interval(1.0, 0.0, 1.0))
 
 
 def _bounded_beta(fit: Fit, points: Sequence[CurvePoint]) -> Fit:
@@ -111,7 +111,7 @@ def _bounded_beta(fit: Fit, points: Sequence[CurvePoint]) -> Fit:
     low = best.estimate.value if best.estimate.low is None else best.estimate.low
     beta = Interval(best.estimate.value * scale, low * scale)
     ridge = Interval(fit.pi.value / beta.value, None, (fit.pi.high or fit.pi.value) / (low * scale))
-    return replace(fit, beta=beta, ridge=ridge, p=None, omega=Interval(1.0, 0.0, 1.0))
+    return replace(fit, beta=beta, ridge=ridge, p=None, pi_c=None, beta_c=None, omega=Interval(1.0, 0.0, 1.0))
 
 
 def rewrite(fit: Fit, reach: Reach, points: Sequence[CurvePoint]) -> Fit:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from .interval import Interval as Interval
+
 SCHEMA_VERSION = 1
 """Version of samples.jsonl and profile.json. History: 1 (2026-11) first published form."""
 
@@ -151,22 +153,6 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A value with its 95 % interval (same unit); low and high are None where not known."""
-
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def half_width(self) -> float | None:
-        """Half-width on the log scale as a share of the value, None without an interval."""
-        if self.low is None or self.high is None or self.low <= 0:
-            return None
-        return float((self.high / self.low) ** 0.5 - 1.0)
-
-
-@dataclass(frozen=True)
 class Ceiling:
     """One measured pi (FLOP/s, OP/s of integers) or beta (byte/s) with what makes it comparable.
 
@@ -216,6 +202,7 @@ class CurvePoint:
 
     flops, bytes, seconds: of one repetition
     rates: one a round, of the rounds that the curve has in common; empty where one of them is missing
+    clock_hz: held at this point, where known;  note: "launch-limited", or why no fit uses it
     """
 
     x: float
@@ -225,15 +212,20 @@ class CurvePoint:
     seconds: float
     rates: tuple[float, ...] = ()
     variant: str = ""
+    clock_hz: float | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True)
 class Fit:
     """One model form fitted to one curve (see docs/format.md for the forms).
 
-    form: hard-min | p-norm;  pi FLOP/s, beta byte/s, ridge FLOP/byte, t0 s, p and omega pure
+    form: hard-min | p-norm | power-capped | clock-normalised
+    pi FLOP/s, beta byte/s, ridge FLOP/byte, t0 s, p and omega pure
     rms: root mean square of log residuals;  chosen: the form with the lowest AICc
-    limits: in words, when a parameter is one-sided ("pi not reached: at least ...")
+    limits: in words, when a parameter is one-sided ("pi not reached: at least ...") or the sweep has a step
+    pi_c, beta_c: FLOP/s and byte/s of the cap, of the power-capped form only
+    clock_hz: that pi refers to, held_clock_hz at held_intensity FLOP/byte: of the clock-normalised form
     """
 
     form: str
@@ -247,6 +239,11 @@ class Fit:
     aicc: float
     chosen: bool = False
     limits: str = ""
+    pi_c: float | None = None
+    beta_c: float | None = None
+    clock_hz: float | None = None
+    held_intensity: tuple[float, ...] = ()
+    held_clock_hz: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

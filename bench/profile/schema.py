@@ -26,7 +26,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "Ceiling.unit": ("FLOP/s", "OP/s", "byte/s"),
     "Ceiling.regime": ("burst", "typical", "sustained"),
     "Ceiling.statistic": ("p75", "median", "p90", "best"),
-    "Fit.form": ("hard-min", "p-norm"),
+    "Fit.form": ("hard-min", "p-norm", "power-capped", "clock-normalised"),
     "Curve.kind": ("mix", "cache", "gemm"),
     "Curve.unit": ("FLOP/s", "OP/s", "byte/s"),
     "Placement.unit": ("FLOP/s", "byte/s"),

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bench.profile.records import Ceiling, Curve, Fit, Interval, Placement, Profile
-from bench.report import grid, heading, roofs
+from bench.report import grid, heading, normality, roofs
 from bench.report.grid import NUMBERS, WORDS, Side
 from bench.report.units import bare, number, percent, plus_minus, si
 
@@ -26,6 +26,7 @@ COMPUTE: tuple[tuple[str, Side], ...] = (
     ("clock", NUMBERS),
     ("/cycle", NUMBERS),
     ("in theory", NUMBERS),
+    ("datasheet", NUMBERS),
     ("energy", NUMBERS),
     ("kernel", WORDS),
     ("verdict", WORDS),
@@ -42,6 +43,7 @@ MEMORY: tuple[tuple[str, Side], ...] = (
     ("1 thread", NUMBERS),
     ("allocate", NUMBERS),
     ("in theory", NUMBERS),
+    ("datasheet", NUMBERS),
     ("energy", NUMBERS),
     ("variant", WORDS),
     ("verdict", WORDS),
@@ -121,6 +123,7 @@ def compute(profile: Profile) -> Iterable[Text | Table]:
     yield from _circumstanced(others)
     yield from _textbook(profile)
     yield from (Text(remark, style="dim") for remark in roofs.remarks(row.ceiling for row in rows))
+    yield from (Text(line, style="dim") for line in normality.lines(row.ceiling for row in rows))
 
 
 def _compute_line(row: roofs.Row, profile: Profile, shared: str) -> Sequence[str]:
@@ -150,10 +153,10 @@ def _circumstances(c: Ceiling) -> list[str]:
     return regime + ([] if c.operands == "random" else [c.operands])
 
 
-def _worth(c: Ceiling) -> tuple[str, str]:
-    """Share of what the units could do in theory at the clock held, and J per FLOP or byte."""
+def _worth(c: Ceiling) -> tuple[str, str, str]:
+    """Shares of what the units could do at the clock held and of the datasheet; J per FLOP or byte."""
     share = "" if c.share_at_clock is None else percent(c.share_at_clock)
-    return share, "" if c.energy_j is None else si(c.energy_j, "J")
+    return share, normality.share(c), "" if c.energy_j is None else si(c.energy_j, "J")
 
 
 def _usual(rows: Sequence[roofs.Row]) -> tuple[list[roofs.Row], list[roofs.Row]]:
@@ -205,6 +208,7 @@ def memory(profile: Profile) -> Iterable[Text | Table]:
     yield from _circumstanced(others)
     yield Text(BYTES, style="dim")
     yield from (Text(remark, style="dim") for remark in roofs.remarks(row.ceiling for row in rows))
+    yield from (Text(line, style="dim") for line in normality.lines(row.ceiling for row in rows))
 
 
 def _memory_line(row: roofs.Row, profile: Profile, shared: str) -> Sequence[str]:

@@ -51,16 +51,18 @@ def draw(profiles: Sequence[Profile], svg: Path, png: Path) -> None:
     import matplotlib
 
     with matplotlib.rc_context():
-        picture = figure(profiles)
-        for path, form in ((svg, "svg"), (png, "png")):
-            beside = path.with_name(f".{path.name}.part")
-            try:
-                picture.savefig(
-                    beside, format=form, dpi=DPI, metadata={"Date": None} if form == "svg" else None
-                )
-                os.replace(beside, path)
-            finally:
-                beside.unlink(missing_ok=True)
+        save(figure(profiles), svg, png)
+
+
+def save(picture: Figure, svg: Path, png: Path) -> None:
+    """Write a figure as SVG and PNG, each beside its place and then moved there, without a date."""
+    for path, form in ((svg, "svg"), (png, "png")):
+        beside = path.with_name(f".{path.name}.part")
+        try:
+            picture.savefig(beside, format=form, dpi=DPI, metadata={"Date": None} if form == "svg" else None)
+            os.replace(beside, path)
+        finally:
+            beside.unlink(missing_ok=True)
 
 
 def figure(profiles: Sequence[Profile]) -> Figure:
@@ -98,14 +100,19 @@ def figure(profiles: Sequence[Profile]) -> Figure:
 
 
 def _frame(axes: Axes, shown: Scene) -> None:
-    """Log axes whose ticks read 0.01, 1, 100, and powers of ten beyond."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
+    """The ranges and names of both axes."""
     axes.set(xscale="log", yscale="log", xlim=shown.x, ylim=shown.y)
     exponent, _ = prefix(shown.y[1] / 2, "FLOP/s")
     axes.set_xlabel("arithmetic intensity in FLOP/byte")
     axes.set_ylabel(f"performance in {PREFIXES[exponent]}FLOP/s")
-    for axis, scale in ((axes.xaxis, 1.0), (axes.yaxis, 10.0**exponent)):
+    ticked(axes, 10.0**exponent)
+
+
+def ticked(axes: Axes, unit: float) -> None:
+    """Ticks of log axes that read 0.01, 1, 100, and powers of ten beyond; `unit` is that of y."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    for axis, scale in ((axes.xaxis, 1.0), (axes.yaxis, unit)):
         axis.set_major_locator(LogLocator(base=10, numticks=20))
         axis.set_minor_locator(LogLocator(base=10, subs=(2, 5), numticks=20))
         axis.set_major_formatter(FuncFormatter(partial(_tick, scale)))

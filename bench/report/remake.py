@@ -34,6 +34,23 @@ def report(folder: Path) -> str:
     return text
 
 
+def derived(folder: Path, drawn: tuple[Path, Path] | tuple[()]) -> str:
+    """Derive profile.json of a result folder again from its samples; says in words what it holds.
+
+    drawn: SVG and PNG to draw besides the folder's own, which `report` makes
+    """
+    from bench import store
+    from bench.fitting import ceilings
+
+    raw = store.read_log(folder)
+    profile = ceilings.derive(raw.header, raw.conditions, raw.samples)
+    store.write_profile(folder, profile)
+    if drawn:
+        plot.draw([profile], *drawn)
+    counts = f"{len(profile.ceilings)} ceilings, {len(profile.curves)} curves"
+    return f"{folder / 'profile.json'}: {counts}, {len(profile.placements)} workloads; now run `report`"
+
+
 def _write(path: Path, text: str) -> None:
     """Through a temporary file beside it, so that no reader sees half of it."""
     beside = path.with_name(f".{path.name}.part")

@@ -24,6 +24,9 @@ CONTENDED = 0.2
 TOO_FEW_CLEAN = "repetitions"
 """The self-check that speaks when disturbed repetitions had to be used."""
 
+NORMAL = "normal"
+"""The self-check that compares with reference figures; it has its own lines in the report."""
+
 
 @dataclass(frozen=True)
 class Row:
@@ -129,7 +132,7 @@ def remarks(ceilings: Iterable[Ceiling]) -> list[str]:
     about: dict[str, list[str]] = {}
     for c in ceilings:
         for name, said in c.checks.items():
-            if name != TOO_FEW_CLEAN and said not in ("", "ok"):
+            if name not in (TOO_FEW_CLEAN, NORMAL) and said not in ("", "ok"):
                 label = " ".join(
                     filter(None, (c.level, c.kernel, c.precision.label, f"{c.scope}/{c.threads}"))
                 )

@@ -204,8 +204,9 @@ def _mixes(profile: Profile) -> list[Curve]:
 
 
 def _drawable(curve: Curve) -> Iterator[tuple[float, Interval]]:
+    """Points of the roof; those that the launch or a cache made are no part of it."""
     for point in curve.points:
-        if 0 < point.x < math.inf and point.estimate.value > 0:
+        if 0 < point.x < math.inf and point.estimate.value > 0 and not point.note:
             yield point.x, point.estimate
 
 
@@ -217,8 +218,7 @@ def _sweeps(index: int, profile: Profile, x: Range) -> Iterator[Sweep]:
         if fit and points:
             low, high = points[0][0] / 1.2, max(points[-1][0] * 1.2, 20 * fit.ridge.value)
             xs = [low * (high / low) ** (k / 160) for k in range(161)]
-            p = roofline.INFINITY if fit.p is None else fit.p
-            line = tuple((v, roofline.rate(v, fit.pi.value, fit.beta.value, p)) for v in xs if v <= x[1])
+            line = tuple((v, roofline.fitted_rate(v, fit)) for v in xs if v <= x[1])
         form = fit.form if fit else ""
         yield Sweep(index, curve.precision.label, curve.mode, points, line, form)
 

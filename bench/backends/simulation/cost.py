@@ -76,10 +76,13 @@ def known_kernels(family: str, gpu: bool = False) -> tuple[str, ...]:
 
 def zoo(gpu: bool = False) -> Mapping[str, Any]:
     """The workloads by name; imported late because the zoo brings its compilers."""
-    from bench.workloads.on_gpu import ON_GPU
+    if gpu:
+        from bench.workloads.on_gpu import ON_GPU
+
+        return ON_GPU
     from bench.workloads.zoo import ZOO
 
-    return ON_GPU if gpu else ZOO
+    return ZOO
 
 
 def cost(truth: Truth, point: Point) -> Cost:

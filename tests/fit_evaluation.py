@@ -1,0 +1,139 @@
+"""Fits random devices whose truth is known, says how often it was right: python -m tests.fit_evaluation [N].
+
+A device: pi 10^10 to 10^14 FLOP/s, ridge 0.5 to 20 FLOP/byte, p log-uniform from 1.1 to 20 (one in eight a
+sharp corner), every other one with T0. A sweep: 40 points from 1/48 to 512 FLOP/byte, dense where ridges lie,
+5 rounds, 2 % noise within and 3 % between rounds in pi and in beta; six of the points are short where there
+is T0, as the suite measures it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bench.fitting.fit import fit_curve
+from bench.profile.records import CurvePoint, Fit, Interval
+from bench.profile.roofline import INFINITY, capped_overlap, overlap
+from tests.sweeps import Capped, Truth, sweep
+
+ROUNDS, WITHIN, BETWEEN = 5, 0.02, 0.03
+LONG_SECONDS = 4e-3
+SHORT_SECONDS = (2e-5, 5e-5, 2e-4)
+SHORT_AT = (0.1, 10.0)
+
+
+def grid(n: int = 40) -> np.ndarray:
+    """n intensities (FLOP/byte) from 1/48 to 512, 60 % of them in the middle from 1/4 to 40."""
+    middle = round(0.6 * n)
+    low = (n - middle) // 2
+    ends = (
+        np.geomspace(1 / 48, 1 / 4, low, endpoint=False),
+        np.geomspace(512, 40, n - middle - low, endpoint=False),
+    )
+    return np.concatenate([ends[0], np.geomspace(1 / 4, 40, middle), ends[1][::-1]])
+
+
+@dataclass(frozen=True)
+class Case:
+    """A device, what was measured of it, and the fit that was chosen."""
+
+    truth: Truth
+    omega: float
+    points: tuple[CurvePoint, ...]
+    fits: tuple[Fit, ...]
+
+    @property
+    def fit(self) -> Fit:
+        """The fit that predicts."""
+        return next(f for f in self.fits if f.chosen)
+
+
+def measured(truth: Truth, rng: np.random.Generator) -> tuple[CurvePoint, ...]:
+    """Forty points of the device; where it has T0 six of them short."""
+    x = grid(34 if truth.t0 else 40)
+    long = np.full(len(x), LONG_SECONDS)
+    if truth.t0:
+        x = np.concatenate([x, np.repeat(SHORT_AT, len(SHORT_SECONDS))])
+        long = np.concatenate([long, np.tile(SHORT_SECONDS, len(SHORT_AT))])
+    return sweep(truth, x, long / np.maximum(x / truth.pi, 1 / truth.beta), ROUNDS, WITHIN, BETWEEN, rng)
+
+
+def norms(n: int, seed: int) -> list[Case]:
+    """n random p-norm devices."""
+    rng, found = np.random.default_rng(seed), []
+    for i in range(n):
+        pi, ridge = 10 ** rng.uniform(10, 14), 10 ** rng.uniform(-0.3, 1.3)
+        p = INFINITY if i % 8 == 0 else float(np.exp(rng.uniform(np.log(1.1), np.log(20))))
+        truth = Truth(pi, pi / ridge, p, float(10 ** rng.uniform(-6, -4.7)) if i % 2 else 0.0)
+        points = measured(truth, rng)
+        found.append(Case(truth, overlap(p), points, fit_curve(points)))
+    return found
+
+
+def caps(n: int, seed: int, depth: tuple[float, float]) -> list[Case]:
+    """n random power-capped devices whose knee costs a share of the rate between the two of `depth`."""
+    rng, found = np.random.default_rng(seed), []
+    for _ in range(n):
+        pi, ridge = 10 ** rng.uniform(10, 14), 10 ** rng.uniform(-0.3, 1.3)
+        total = 1 / (1 - rng.uniform(*depth))
+        a = rng.uniform(max(0.1, total - 1), min(1.0, total - 0.1))
+        truth = Capped(pi, pi / ridge, pi_c=pi / a, beta_c=pi / ridge / (total - a))
+        points = measured(truth, rng)
+        omega = capped_overlap(truth.pi, truth.beta, truth.pi_c, truth.beta_c)
+        found.append(Case(truth, omega, points, fit_curve(points)))
+    return found
+
+
+def covers(interval: Interval, value: float) -> bool:
+    """Whether the interval holds the value."""
+    return interval.low is not None and interval.high is not None and interval.low <= value <= interval.high
+
+
+def right(interval: Interval, value: float) -> bool:
+    """Error within the larger of 2 % and the interval."""
+    return abs(interval.value / value - 1) <= 0.02 or covers(interval, value)
+
+
+def coverage(cases: Sequence[Case]) -> dict[str, float]:
+    """Share of the 95 % intervals of each parameter that hold the truth."""
+    shares = {
+        name: float(np.mean([covers(getattr(c.fit, name), getattr(c.truth, name)) for c in cases]))
+        for name in ("pi", "beta", "ridge")
+    }
+    return shares | {"omega": float(np.mean([covers(c.fit.omega, c.omega) for c in cases]))}
+
+
+def figures(cases: Sequence[Case]) -> dict[str, float]:
+    """How right the chosen fits of p-norm devices are."""
+    misses = [abs(c.fit.omega.value - c.omega) for c in cases]
+    soft = [abs(c.fit.p / c.truth.p - 1) if c.fit.p else 1.0 for c in cases if c.truth.p <= 4]
+    overheads = [abs(c.fit.t0 / c.truth.t0 - 1) for c in cases if c.truth.t0]
+    return {
+        "pi right": float(np.mean([right(c.fit.pi, c.truth.pi) for c in cases])),
+        "beta right": float(np.mean([right(c.fit.beta, c.truth.beta) for c in cases])),
+        "omega miss p90": float(np.quantile(misses, 0.9)),
+        "p miss p90": float(np.quantile(soft, 0.9)),
+        "p within 15 %": float(np.mean(np.array(soft) <= 0.15)),
+        "T0 miss p90": float(np.quantile(overheads, 0.9)),
+        "a limit is named": float(np.mean([bool(c.fit.limits) for c in cases])),
+    }
+
+
+def main(n: int = 1000) -> None:
+    """Prints every figure."""
+    cases = norms(n, seed=1)
+    print("p-norm devices:", Counter(c.fit.form for c in cases))
+    for name, value in {**figures(cases), **{f"{k} covered": v for k, v in coverage(cases).items()}}.items():
+        print(f"  {name:18} {value:.4f}")
+    for depth in ((0.03, 0.06), (0.06, 0.1), (0.1, 0.2), (0.2, 0.4)):
+        capped = caps(n // 10, 2, depth)
+        forms = Counter(c.fit.form for c in capped)
+        print(f"power-capped, knee {depth}: {forms}", {k: round(v, 3) for k, v in coverage(capped).items()})
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)

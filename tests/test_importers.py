@@ -1,0 +1,495 @@
+"""Sweeps of other tools: read row by row, fitted as ours are, and never shown as ours."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import cli, importers
+from bench.errors import FileError, UsageError
+from bench.importers import contents, rows
+from bench.importers.refit import POINTS, ROUNDS, Refit, refit
+from bench.importers.sweep import Imported
+from bench.importers.unit_names import unit_of
+from bench.profile import encoding
+from bench.report import refits, sweep_plot
+
+HERE = Path(__file__).resolve().parent
+FILES = HERE / "imported"
+CASES = HERE.parents[1] / "shared" / "cases"
+
+
+def loaded(path: Path, name: str = "") -> Imported:
+    (found,) = importers.load(path, name)
+    return found
+
+
+def refused(found: Imported) -> dict[int, str]:
+    every = [*found.refused, *(row for sweep in found.sweeps for row in sweep.refused)]
+    return {row.row: row.why for row in every}
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Exit code and both streams of the command line in this process."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            cli.main([str(word) for word in words])
+        said = capsys.readouterr()
+        return int(stop.value.code or 0), said.out, said.err
+
+    return run
+
+
+# what each format holds; the truths are those that the files were written from
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "device", "truths"),
+    [
+        (
+            "mixbench.txt",
+            "mixbench",
+            "Example Card 7000",
+            [("fp32", 10e12, 5e11), ("fp64", 0.3e12, 5e11), ("fp16", 0, 0), ("int32", 5e12, 5e11)],
+        ),
+        ("gpu_benches.txt", "gpu-benches", "", [("fp32", 40e12, 3e12), ("fp32", 39e12, 2.9e12)]),
+        (
+            "intensity_sweep.txt",
+            "intensity-sweep",
+            "",
+            [("fp64", 9.7e12, 1.1e12), ("int32", 19e12, 1.45e12), ("fp64 stored as fp32", 9.7e12, 1.4e12)],
+        ),
+        ("units.csv", "csv", "Example board, 8 cores", [("fp64", 9e10, 2e10)]),
+    ],
+)
+def test_each_format_is_recognised_and_its_roofs_are_found(
+    file: str, name: str, device: str, truths: list[tuple[str, float, float]]
+) -> None:
+    found = loaded(FILES / file)
+    assert (found.format, found.device) == (name, device)
+    assert [sweep.precision for sweep in found.sweeps] == [truth[0] for truth in truths]
+    for sweep, (precision, pi, beta) in zip(found.sweeps, truths, strict=True):
+        fit = refit(sweep).chosen
+        if not pi:
+            assert fit is None and sweep.points == ()
+            continue
+        assert fit is not None
+        assert fit.pi.value == pytest.approx(pi, rel=0.01)
+        assert fit.beta.value == pytest.approx(beta, rel=0.01)
+        assert sweep.unit == ("OP/s" if precision == "int32" else "FLOP/s")
+    assert loaded(FILES / file, name).sweeps == found.sweeps
+
+
+def test_points_are_in_si_units_and_say_the_same_as_their_row() -> None:
+    first = loaded(FILES / "intensity_sweep.txt").sweeps[0].points[0]
+    assert (first.flops, first.bytes, first.x) == (268435456, 2147483648, 0.125)
+    assert first.seconds == pytest.approx(1.95e-3, rel=0.01)
+    assert first.estimate.value == pytest.approx(first.flops / first.seconds)
+    gpu = loaded(FILES / "gpu_benches.txt").sweeps[0].points[3]
+    assert (gpu.x, gpu.clock_hz) == (1.25, 1.98e9)
+    assert gpu.estimate.value == pytest.approx(1.25 * 3e12, rel=0.01)
+    mixed = loaded(FILES / "mixbench.txt").sweeps[0].points[0]
+    assert mixed.bytes == pytest.approx(4e9, rel=0.01) and mixed.seconds == pytest.approx(8e-3, rel=0.01)
+
+
+def test_rows_are_refused_one_by_one_with_their_reasons() -> None:
+    found = loaded(FILES / "mixbench.txt")
+    assert [len(sweep.points) for sweep in found.sweeps] == [17, 17, 0, 17]
+    assert {row.why for row in found.sweeps[2].refused} == {
+        "missing precision: the file says that fp16 is not supported there"
+    }
+    assert [(r.row, r.why) for r in found.sweeps[0].refused] == [(27, "FLOP/byte is inf")]
+    assert [(r.row, r.why) for r in found.refused] == [(28, "4 columns where the header has 17")]
+    assert refused(loaded(FILES / "gpu_benches.txt")) == {62: "cut off, or not the columns of gpu-roofline"}
+    assert refused(loaded(FILES / "intensity_sweep.txt")) == {
+        35: "GOP/s is nan",
+        36: "missing precision: the first column is empty",
+        67: "3 columns where the header has 10",
+    }
+    assert refused(loaded(FILES / "units.csv")) == {
+        74: "rate is no number",
+        75: "2 columns where the header has 4",
+    }
+
+
+@pytest.mark.parametrize(
+    ("cells", "why"),
+    [
+        ("0.500, 1.00, 250.00, 500.00", ""),
+        ("0.500, 0.00, 250.00, 500.00", "time is zero"),
+        ("0.500, -1.0, 250.00, 500.00", "time is negative"),
+        ("0.500, 1.00, -nan, inf", "GFLOPS is -nan"),
+        ("0.500, 1.00, 250.00, ", "no GB/sec"),
+        ("0.500, 1.00, 25x, 500.00", "GFLOPS is no number"),
+        ("1e-999, 1.00, 250.00, 500.00", "FLOP/byte is zero"),
+        ("0.500, 1.00, 1e999, 500.00", "GFLOPS is beyond all numbers"),
+        ("0.500, 1.00, 1e305, 500.00", "GFLOPS is beyond all numbers"),
+        ("0.500, 1.00, 400.00, 500.00", "FLOP/byte times byte/s is not FLOP/s"),
+    ],
+)
+def test_what_a_cell_may_not_be(cells: str, why: str, tmp_path: Path) -> None:
+    good = "1.000, 1.00, 500.00, 500.00"
+    head = "Experiment ID, Single Precision ops,,,\nCompute iters, Flops/byte, ex.time, GFLOPS, GB/sec\n"
+    path = tmp_path / "one.txt"
+    path.write_text(f"{head}0, {cells}\n1, {good}\n")
+    assert refused(loaded(path)) == ({3: why} if why else {})
+    assert len(loaded(path).sweeps[0].points) == (1 if why else 2)
+
+
+def test_the_finer_of_what_is_printed_and_what_follows_is_used() -> None:
+    coarse = rows.point(
+        *(rows.number(t, "n", u) for t, u in (("0.1", ""), ("211", "GFLOP/s"), ("2105", "GB/s")))
+    )
+    assert coarse.x == pytest.approx(211 / 2105)
+    exact = rows.Number(0.25, 0.0)
+    fine = rows.point(exact, rows.number("211", "n", "GFLOP/s"), rows.number("845", "n", "GB/s"))
+    assert fine.estimate.value == 0.25 * 845e9
+
+
+def test_times_printed_too_coarsely_tell_no_amounts(tmp_path: Path) -> None:
+    text = (FILES / "mixbench.txt").read_text().replace("    8.0", "    0.0")
+    path = tmp_path / "short.txt"
+    path.write_text(text)
+    points = loaded(path).sweeps[0].points
+    assert {p.bytes for p in points} == {1.0}
+    assert all(p.flops == p.x and p.seconds == p.x / p.estimate.value for p in points)
+
+
+def test_text_of_two_tools_in_one_file_gives_both(tmp_path: Path) -> None:
+    path = tmp_path / "both.txt"
+    path.write_text((FILES / "intensity_sweep.txt").read_text() + (FILES / "mixbench.txt").read_text())
+    found = importers.load(path)
+    assert [(f.format, len(f.sweeps), f.device) for f in found] == [
+        ("mixbench", 4, "Example Card 7000"),
+        ("intensity-sweep", 3, ""),
+    ]
+    assert len(importers.load(path, "mixbench")) == 1
+
+
+# ERT
+
+
+METADATA = """
+META_DATA
+ERT_VERSION  1.1.0
+HOSTNAME  ('node7', [], ['127.0.1.1'])
+CONFIG  {'ERT_GPU': [%s], 'ERT_RESULTS': ['Results.p100.01']}
+UNAME  ('Linux', 'node7', '4.4.0', '#1 SMP', 'x86_64', 'x86_64')
+"""
+
+
+def ert_folder(
+    top: Path, gpu: str = "False", pi: float = 80.0, levels: tuple[float, float] = (400.0, 20.0)
+) -> Path:
+    """Run.001 of a CPU of pi (GFLOP/s) and two levels (GB/s); one row in each table is inf."""
+    run = top / "Results.p100.01" / "Run.001"
+    for flops in (1, 2, 4, 8, 16, 32, 64):
+        table = run / f"FLOPS.{flops:03}" / "MPI.0002" / "OpenMP.0004"
+        table.mkdir(parents=True)
+        lines = []
+        for size, beta in ((16384, levels[0]), (2**30, levels[1])):
+            x = flops / 16
+            rate = min(pi, beta * x)
+            took = 2**34 / (rate / x * 1e9) * 1e6
+            lines.append(f"{size} 8 {took} {took} {took} " + " ".join([f"{rate / x}"] * 3 + [f"{rate}"] * 3))
+        lines.append("4096 8 0.0 0.0 0.0 inf inf inf inf inf inf")
+        (table / "max").write_text("\n".join(lines) + METADATA % gpu)
+    (run / "config.ert").write_text("# Workstation (12-core Example CPU)\n\nERT_FLOPS 1,2,4\n")
+    stated = {"gbytes": {"data": [["L1", 400.0], ["DRAM", math.nan]]}, "gflops": {"data": [["GFLOPs", 80.0]]}}
+    (run / "roofline.json").write_text(json.dumps({"empirical": stated}))
+    return run
+
+
+def test_a_folder_called_after_a_gpu_is_the_cpu_that_its_files_say(tmp_path: Path) -> None:
+    run = ert_folder(tmp_path)
+    for path in (run, run.parent, run.parent.parent):
+        found = loaded(path)
+        assert (
+            found.device
+            == "CPU of host node7 (x86_64), called 'Workstation (12-core Example CPU)' in its configuration"
+        )
+        assert found.remarks == (
+            "the results are called 'Results.p100.01', but ERT_GPU is False: "
+            "this is the CPU of the host, no GPU",
+        )
+        assert "p100" not in found.device
+    assert loaded(ert_folder(tmp_path / "other", "'True'")).device.startswith("GPU of host node7, called")
+
+
+def test_an_ert_folder_gives_a_sweep_at_the_largest_and_at_the_fastest_working_set(tmp_path: Path) -> None:
+    found = loaded(ert_folder(tmp_path))
+    assert [(s.precision, s.mode, s.name) for s in found.sweeps] == [
+        ("fp64", "largest working set", "MPI 2, OpenMP 4"),
+        ("fp64", "fastest working set", "MPI 2, OpenMP 4"),
+    ]
+    for sweep, beta in zip(found.sweeps, (20e9, 400e9), strict=True):
+        fit = refit(sweep).chosen
+        assert fit and fit.beta.value == pytest.approx(beta, rel=0.01)
+    assert [(s.name, s.quantity, s.value) for s in found.stated] == [
+        ("GFLOPs", "pi", 80e9),
+        ("L1", "beta", 400e9),
+    ]
+    assert {row.why for row in found.refused} == {"time is zero"} and len(found.refused) == 7
+    assert found.refused[0].text.startswith("FLOPS.001/MPI.0002/OpenMP.0004/max: 4096 8")
+
+
+def test_roofline_json_is_stated_and_never_fitted(tmp_path: Path) -> None:
+    found = loaded(ert_folder(tmp_path) / "roofline.json")
+    assert (found.format, found.sweeps, len(found.stated)) == ("ert-json", (), 2)
+    assert [(row.row, row.why) for row in found.refused] == [(2, "value is nan")]
+    assert "nothing can be fitted" in found.remarks[0]
+
+
+def test_metadata_as_lines_of_a_port_is_read_too(tmp_path: Path) -> None:
+    lines = ["META_DATA", "HOSTNAME  ('apollo', [], [])", "CONFIG  {'ERT_GPU': [False]}"]
+    block = {"data": [["FP64 GFLOPs", 10.0]], "metadata": {"": lines}}
+    path = tmp_path / "roofline.json"
+    path.write_text(json.dumps({"empirical": {"gflops": block, "gbytes": {"data": []}, "metadata": {}}}))
+    assert loaded(path).device == "CPU of host apollo"
+
+
+# CSV
+
+
+@pytest.mark.parametrize(
+    ("header", "unit"),
+    [
+        ("intensity [FLOP/byte]", ("FLOP/byte", "FLOP/byte")),
+        ("performance (TFLOP/s)", ("TFLOP/s", "FLOP/s")),
+        ("gflops", ("GFLOP/s", "FLOP/s")),
+        ("GB/s", ("Gbyte/s", "byte/s")),
+        ("time us", ("µs", "s")),
+        ("data [MB]", ("Mbyte", "byte")),
+        ("bandwidth (gbps)", None),
+        ("Gb/s", None),
+        ("flops", None),
+        ("kernel", None),
+        ("", None),
+    ],
+)
+def test_units_of_a_header(header: str, unit: tuple[str, str] | None) -> None:
+    assert unit_of(header) == unit
+
+
+def test_columns_of_amounts_and_time_make_points(tmp_path: Path) -> None:
+    path = tmp_path / "amounts.csv"
+    path.write_text(
+        "\ufeffprecision;device;work [GFLOP];data [MB];time [ms]\n"
+        "fp32;X1;2;500;4\n;X1;2;500;4\nfp64;X2;1;500;4\n",
+        encoding="utf-8",
+    )
+    found = loaded(path)
+    assert [(s.device, s.precision) for s in found.sweeps] == [("X1", "fp32"), ("X2", "fp64")]
+    point = found.sweeps[0].points[0]
+    assert (point.x, point.flops, point.bytes, point.seconds) == pytest.approx((4, 2e9, 5e8, 4e-3))
+    assert point.estimate.value == pytest.approx(5e11)
+    assert (found.device, refused(found)) == ("X1 / X2", {3: "missing precision: its cell is empty"})
+
+
+def test_named_rounds_give_intervals_over_rounds_and_one_run_those_of_its_points() -> None:
+    five, one = loaded(FILES / "units.csv").sweeps[0], loaded(FILES / "gpu_benches.txt").sweeps[0]
+    assert {len(p.rates) for p in five.points} == {5}
+    assert five.points[0].estimate.half_width == pytest.approx(0.0124, rel=0.2)
+    over_rounds, over_points = refit(five), refit(one)
+    assert (over_rounds.basis, over_points.basis) == (ROUNDS, POINTS)
+    for found, pi in ((over_rounds, 9e10), (over_points, 40e12)):
+        fit = found.chosen
+        assert fit and fit.pi.low and fit.pi.high and fit.pi.low < pi < fit.pi.high
+        assert fit.ridge.half_width and fit.ridge.half_width < 0.05
+        assert found.clean and found.plateaus["fitted_pi_share"] == pytest.approx(1, abs=0.02)
+
+
+def test_a_step_is_named_and_makes_a_sweep_unclean() -> None:
+    found = [refit(sweep) for sweep in loaded(FILES / "intensity_sweep.txt").sweeps]
+    assert [one.clean for one in found] == [False, True, True]
+    assert found[0].chosen and "step at 2.6" in found[0].chosen.limits
+    assert found[1].chosen and found[1].chosen.limits == ""
+
+
+def test_a_plateau_never_reached_stays_a_bound(tmp_path: Path) -> None:
+    path = tmp_path / "slant.csv"
+    path.write_text(
+        "x [FLOP/byte],GFLOP/s\n" + "".join(f"{x},{20 * x}\n" for x in (0.1, 0.2, 0.4, 0.8, 1.6, 3.2))
+    )
+    fit = refit(loaded(path).sweeps[0]).chosen
+    assert fit and (fit.pi.value, fit.pi.low, fit.pi.high) == (pytest.approx(64e9), pytest.approx(64e9), None)
+    assert fit.beta.value == pytest.approx(20e9)
+
+
+# files that are none
+
+
+def sparse(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(contents.LARGEST + 1)
+
+
+BAD: dict[str, tuple[Callable[[Path], object], str]] = {
+    "empty": (lambda p: p.write_bytes(b" \n"), "is empty"),
+    "binary": (lambda p: p.write_bytes(b"\x7fELF\0\1"), "is a binary file"),
+    "gzip": (lambda p: p.write_bytes(b"\x1f\x8b\x08abc"), "is packed with gzip: unpack it"),
+    "utf16": (lambda p: p.write_bytes("a,b\n1,2\n".encode("utf-16")), "is text in UTF-16: save it as UTF-8"),
+    "latin1": (lambda p: p.write_bytes(b"60\xb0C, 1\n"), "is not UTF-8 text (byte 2)"),
+    "huge": (sparse, "more than the 32 MiB that are read"),
+    "folder": (lambda p: p.mkdir(), "holds neither samples.jsonl nor FLOPS.* of ERT"),
+    "missing": (lambda p: None, "No such file or directory"),
+    "pipe": (lambda p: os.mkfifo(p), "is neither a file nor a folder of results"),
+    "prose": (
+        lambda p: p.write_text("nothing to see\n"),
+        "is no sweep of a known format; --format takes mixbench,",
+    ),
+    "unitless": (
+        lambda p: p.write_text("ai,perf\n1,2\n"),
+        "its header names no units; write for example 'intensity",
+    ),
+    "half": (lambda p: p.write_text("x [FLOP/byte],y\n1,2\n"), "of its columns only intensity have a unit"),
+    "twice": (
+        lambda p: p.write_text("a [s],b [ms],c [GFLOP],d [GB]\n1,2,3,4\n"),
+        "two of its columns are in s",
+    ),
+    "headed": (lambda p: p.write_text("x [FLOP/byte],GFLOP/s\n"), "holds no row of the format csv"),
+    "refused": (
+        lambda p: p.write_text("x [FLOP/byte],GFLOP/s\n1,nan\n"),
+        "every one of its 1 rows is refused",
+    ),
+    "torn": (lambda p: p.write_text('{"empirical": {"gflops": {"da'), "is not whole JSON at line 1"),
+    "many": (
+        lambda p: p.write_text("x [FLOP/byte],GFLOP/s\n" + "1,2\n" * (rows.MOST_POINTS + 1)),
+        "a sweep of more than 2000 points",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_file_is_one_sentence_and_exit_code_4(
+    kind: str, tmp_path: Path, call: Callable[..., tuple[int, str, str]]
+) -> None:
+    path, (make, said) = tmp_path / "given", BAD[kind]
+    make(path)
+    code, out, err = call("fit", path, "--json")
+    assert (code, out, err.count("\n")) == (4, "", 1), err
+    assert said in err and "internal" not in err
+
+
+def test_an_unknown_format_lists_the_valid_ones(call: Callable[..., tuple[int, str, str]]) -> None:
+    code, _, err = call("fit", FILES / "units.csv", "--format", "xml")
+    assert (code, err) == (2, f"Error: unknown format 'xml'; valid: {', '.join(importers.NAMES)}\n")
+    with pytest.raises(FileError, match="holds no row of the format mixbench"):
+        importers.load(FILES / "units.csv", "mixbench")
+    with pytest.raises(FileError, match="ert takes a folder"):
+        importers.load(FILES / "units.csv", "ert")
+    with pytest.raises(FileError, match="--format csv takes a file"):
+        importers.load(FILES, "csv")
+    with pytest.raises(UsageError, match="unknown format"):
+        importers.load(Path("nowhere"), "xml")
+
+
+# the verb
+
+
+def test_the_verb_says_whose_the_file_is_and_never_that_it_is_ours(
+    tmp_path: Path, call: Callable[..., tuple[int, str, str]]
+) -> None:
+    code, out, _ = call("fit", FILES / "mixbench.txt", "--plot", tmp_path / "roofs.png")
+    assert code == 0 and out.startswith("NOT OURS: measured and printed by another tool, only fitted here\n")
+    assert "format   mixbench: mixbench, ekondis/mixbench\ndevice   Example Card 7000\n" in out
+    assert "fp32 · read-only" in out and "10.0 TFLOP/s" in out and "5.00 TOP/s" in out
+    assert "fp16 · read-only, 18 rows, lines 10 to 27: missing precision" in out
+    assert max(map(len, out.splitlines())) <= refits.WIDTH
+    assert (tmp_path / "roofs.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "roofs.svg").read_text()
+    assert "device   not named in the file" in call("fit", FILES / "gpu_benches.txt")[1]
+
+
+def test_json_is_the_documented_document(tmp_path: Path, call: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, _ = call("fit", FILES / "units.csv", "--json", "--plot", tmp_path / "p")
+    value: dict[str, Any] = encoding.loads(out)
+    assert code == 0 and set(value) == {"ours", "file", "imports", "plot"}
+    assert value["ours"] is False and value["file"].endswith("imported/units.csv")
+    assert [Path(p).name for p in value["plot"]] == ["p.svg", "p.png"]
+    (part,) = value["imports"]
+    assert set(part) == {"format", "source", "device", "remarks", "sweeps", "stated", "refused"}
+    (sweep,) = part["sweeps"]
+    fields = "name device precision mode unit points fits basis plateaus clean refused"
+    assert set(sweep) == set(fields.split())
+    page = (HERE.parent / "docs" / "format.md").read_text()
+    assert all(f"`{word}`" in page for word in [*fields.split(), *part, *importers.NAMES])
+    (chosen,) = [fit for fit in sweep["fits"] if fit["chosen"]]
+    assert chosen["pi"]["low"] < 9e10 < chosen["pi"]["high"] and sweep["basis"] == "rounds"
+    assert call("fit", FILES / "gpu_benches.txt", "--json")[1].count('"device": null') == 1
+
+
+def test_the_plot_has_a_panel_for_each_precision_and_the_same_bytes_each_time(tmp_path: Path) -> None:
+    path = ert_folder(tmp_path)
+    found = refits.fitted(importers.load(path))
+    assert {name: len(group) for name, group in sweep_plot.panels(found).items()} == {
+        "fp64 · largest working set": 1,
+        "fp64 · fastest working set": 1,
+    }
+    picture = sweep_plot.figure(path, found)
+    titles = [axes.get_title(loc="left") for axes in picture.axes]
+    assert titles[-1] == "stated by the file, not measured here" and len(titles) == 3
+    heading = picture.get_suptitle()
+    assert (
+        heading.startswith("NOT OURS: Run.001 · Empirical Roofline Toolkit")
+        and "CPU of host node7" in heading
+    )
+    for name in ("a", "b"):
+        sweep_plot.draw(path, found, tmp_path / f"{name}.svg", tmp_path / f"{name}.png")
+    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
+
+
+# files of people who do this job, where they lie beside the checkout
+
+
+def public_sweeps() -> list[Path]:
+    """Every public sweep file that is there; none in a bare checkout."""
+    patterns = (
+        "intensity-sweep/*",
+        "mixbench/*",
+        "gpu-benches/*gpu-roofline*",
+        "ert/*.json",
+        "ert/Empirical*",
+    )
+    return sorted(path for pattern in patterns for path in CASES.glob(pattern))
+
+
+@cache
+def fitted_case(path: Path) -> list[tuple[Imported, list[Refit]]]:
+    """A public file with the fits to its sweeps, made once."""
+    return refits.fitted(importers.load(path))
+
+
+if public_sweeps():
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("path", public_sweeps(), ids=lambda path: path.name)
+    def test_public_sweeps_are_fitted_without_hand_holding(path: Path) -> None:
+        found = fitted_case(path)
+        assert all(one.chosen for _, group in found for one in group if len(one.points) >= 5)
+        encoding.dumps(refits.record(path, found, ()))
+        text = refits.render(path, found, ())
+        assert text.startswith("NOT OURS") and "only fitted here" in text
+        if path.name.startswith("Empirical"):
+            assert "device   CPU of host" in text and "ERT_GPU is False" in text
+        if "A100_roofline_d1" in path.name:
+            assert "fp64 · 1x8 its: step at" in text
+
+    @pytest.mark.slow
+    def test_clean_public_sweeps_are_fitted_closely() -> None:
+        every = [one for path in public_sweeps() for _, group in fitted_case(path) for one in group]
+        clean = [(one.chosen.rms, one.plateaus) for one in every if one.clean and one.chosen]
+        assert len(clean) > 100
+        assert sum(rms < 0.03 for rms, _ in clean) >= 0.8 * len(clean)
+        for name in ("pi", "beta"):
+            near = [abs(beside[f"fitted_{name}_share"] - 1) <= 0.02 for _, beside in clean]
+            assert sum(near) >= 0.9 * len(clean)
