@@ -22,6 +22,7 @@ from tests.test_native import forms
 
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
 ABSENT = [tool for tool in (COMPILER, EMULATOR) if not shutil.which(tool)]
+BESIDE = ("gemm", "cache", "tensor")  # families whose loops are not emitted for themselves
 NEON = isa.KNOWN["neon"]
 
 pytestmark = [
