@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from bench.errors import FileError, UsageError
 from bench.profile import roofline
 from bench.profile.records import Fit, Interval, Profile
-from bench.report import roofs
+from bench.report import heading, roofs
 from bench.report.units import parse
 
 WAYS = ("raise pi", "raise beta", "raise I", "lower T0")
@@ -217,7 +217,7 @@ def measured_roof(
     if MODES[mode] not in memory:
         raise FileError(f"this profile holds no beta of access {MODES[mode]}: run the stream family")
     pi, beta = peaks[precision], memory[MODES[mode]]
-    source = f"{precision}, {beta.level} {beta.access}, {pi.threads} thread{'s' * (pi.threads != 1)}"
+    source = f"{precision}, {beta.level} {beta.access}, {heading.counted(profile, pi.threads)}"
     if profile.simulated:
         source = f"SIMULATED, {source}"
     fit = _fit_of(profile, precision, mode, pi.threads)
