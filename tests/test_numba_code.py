@@ -29,7 +29,7 @@ OPCODES = {"fp64": "DFMA", "fp32": "FFMA", "int32": r"IMAD(\.\w+)*"}
 def compiled() -> Callable[..., sass.Function]:
     """compiled(kernel, types, capability): machine code of a kernel; skipped only without numba-cuda."""
     if importlib.util.find_spec("numba_cuda") is None:
-        pytest.skip("numba-cuda is not installed: pip install -e '.[audit]'")
+        pytest.skip("numba-cuda is not installed: make setup-dev")
     from cuda.core import Linker, LinkerOptions, ObjectCode
 
     from bench.audit import toolchain

@@ -327,6 +327,11 @@ def test_one_that_is_off_is_a_harness_fault(tmp_path: Path) -> None:
     ("device", "flag", "told"),
     [
         ("sim:small-cpu", "--cross-check", "--cross-check compares two implementations on a GPU"),
+        (
+            "sim:small-cpu",
+            "--no-blocker",
+            "--no-blocker is about launches on a GPU; SIMULATED small-cpu has none",
+        ),
         ("sim:gpu-large", "--threads=3", "--threads is for CPUs"),
         (
             "sim:gpu-small",

@@ -22,9 +22,13 @@ WINDOW, BUDGET, LIMIT = 0.02, 0.06, 60.0
 """Seconds of one repetition, of one sample, and after which a side is given up."""
 
 
-def check_asked(device: Device) -> None:
-    """UsageError where there is no second implementation of the first."""
-    if not device.is_gpu:
+def check_asked(device: Device, cross_check: bool, blocker: bool) -> None:
+    """UsageError for a flag of GPUs on another device: no second implementation, nothing to hold back."""
+    if device.is_gpu:
+        return
+    if not blocker:
+        raise UsageError(f"--no-blocker is about launches on a GPU; {device.name} has none: leave it out")
+    if cross_check:
         raise UsageError(
             f"--cross-check compares two implementations on a GPU; {device.name} has one: leave it out"
         )

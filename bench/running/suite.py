@@ -88,8 +88,7 @@ def run(
         asked = (tuple(precisions or ()), tuple(families or ()), workloads, seed)
         options = Options(named, box, chosen, threads, *asked, blocker=blocker, cross_check=cross_check)
         found, runner = open_device(options.device, options.blocker)
-        if options.cross_check:
-            second.check_asked(found)
+        second.check_asked(found, options.cross_check, options.blocker)
         options = replace(options, device=found.id, memory=_available(found, runner))
     timebox = TimeBox(runner.now, 60 * options.minutes)
     try:
