@@ -18,7 +18,7 @@ import pytest
 from bench import cli, store
 from bench.backends import Prepared, open_backend
 from bench.backends.simulated import SimulatedBackend
-from bench.errors import DeviceError, UsageError, VerificationError
+from bench.errors import DeviceError, ResourceError, UsageError, VerificationError
 from bench.gpucheck import by_cupy, device, process, result, stages, verb
 from bench.gpucheck.bed import SMALL, Bed
 from bench.gpucheck.check import FAILED, OK, SKIPPED, Check, passed, run, run_all, within
@@ -567,3 +567,11 @@ def test_the_whole_verb_on_a_simulated_gpu(tmp_path: Path) -> None:
     assert all(p.parent == tmp_path / verb.FOLDER and p.stat().st_size < 16e6 for p in kept)
     assert store.read_profile(tmp_path / verb.FOLDER).simulated
     assert (tmp_path / verb.FOLDER / verb.TABLE).read_text() == "\n".join(lines) + "\n"
+
+
+def test_a_simulated_cpu_and_a_folder_that_cannot_be_made_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="sim:small-cpu is a simulated CPU"):
+        verb.check_gpu("sim:small-cpu", tmp_path, "", print)
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(ResourceError, match=r"cannot be made .*name another with --out"):
+        verb.check_gpu("sim:gpu-large", tmp_path / "file", "checks", print)

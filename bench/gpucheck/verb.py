@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.device import Device
-from bench.errors import UsageError
+from bench.errors import ResourceError, UsageError
 from bench.gpucheck.check import FAILED, OK, SKIPPED, Check, passed, skipped
 from bench.gpucheck.process import CHECKOUT, last_words, lines
 
@@ -102,7 +102,10 @@ def check_gpu(device: str, out: Path, stage: str, say: Callable[[str], None]) ->
         raise UsageError(f"unknown stage {stage!r}; valid: {', '.join(LIMITS)}")
     found, environment = opened(device)
     folder = out / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ResourceError(f"{folder} cannot be made ({error.strerror}): name another with --out") from None
     record = Record(found, folder, say)
     marked = "SIMULATED, no hardware is checked: " if found.kind == "simulated" else ""
     record.tell(f"{marked}{found.name}, {found.threads} {found.unit}s, state {found.state}; into {folder}")
@@ -117,7 +120,10 @@ def opened(device: str) -> tuple[Device, dict[str, str]]:
     if device.startswith("sim:"):
         from bench.backends import open_backend
 
-        return open_backend(device).device, {}
+        found = open_backend(device).device
+        if not found.is_gpu:
+            raise UsageError(f"gpu-check is for GPUs: {device} is a simulated CPU; try sim:gpu-large")
+        return found, {}
     if not device.startswith("cuda"):
         raise UsageError(
             f"gpu-check is for GPUs: --device cuda:0 (or sim:NAME to try the verb), not {device!r}"
