@@ -27,7 +27,7 @@ Written by `python -m tests.proofs` from `kernels.CUDA`; a test compares it with
 
 - **audit**: compiled for every architecture it exists on (all: sm_70 to sm_121), its machine code holds
   what its `Expect` says: opcodes counted exactly, width of loads and stores, share of the hot loop,
-  registers, no spill (`python -m bench audit`, no GPU needed; mutations in `tests/test_cuda_audit.py`).
+  registers, no spill (`python -m bench audit`, no GPU needed; mutations in `tests/test_cuda_spoiled.py`).
 - **numerics**: compiled by g++ through `tests/shim/`, run thread by thread, equal to its NumPy reference: to
   the last bit for fma and mix, whose references round as a device does (`tests/test_shim.py`).
 - **cost**: the same with counting numbers: FLOP, bytes loaded and bytes stored equal the declared work

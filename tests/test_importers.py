@@ -1,29 +1,18 @@
-"""Sweeps of other tools: read row by row, fitted as ours are, and never shown as ours."""
+"""Importers: each format is recognised, its roofs found, and its rows refused one by one."""
 
 from __future__ import annotations
 
 import json
-import math
-import os
-from collections.abc import Callable
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from bench import cli, importers
-from bench.errors import FileError, UsageError
-from bench.importers import contents, rows
-from bench.importers.refit import POINTS, ROUNDS, Refit, refit
+from bench import importers
+from bench.importers import rows
+from bench.importers.refit import POINTS, ROUNDS, refit
 from bench.importers.sweep import Imported
 from bench.importers.unit_names import unit_of
-from bench.profile import encoding
-from bench.report import refits, sweep_plot
-
-HERE = Path(__file__).resolve().parent
-FILES = HERE / "imported"
-CASES = HERE.parents[1] / "shared" / "cases"
+from tests.imported import FILES, ert_folder
 
 
 def loaded(path: Path, name: str = "") -> Imported:
@@ -34,19 +23,6 @@ def loaded(path: Path, name: str = "") -> Imported:
 def refused(found: Imported) -> dict[int, str]:
     every = [*found.refused, *(row for sweep in found.sweeps for row in sweep.refused)]
     return {row.row: row.why for row in every}
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Exit code and both streams of the command line in this process."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stop:
-            cli.main([str(word) for word in words])
-        said = capsys.readouterr()
-        return int(stop.value.code or 0), said.out, said.err
-
-    return run
 
 
 # what each format holds; the truths are those that the files were written from
@@ -178,37 +154,6 @@ def test_text_of_two_tools_in_one_file_gives_both(tmp_path: Path) -> None:
 # ERT
 
 
-METADATA = """
-META_DATA
-ERT_VERSION  1.1.0
-HOSTNAME  ('node7', [], ['127.0.1.1'])
-CONFIG  {'ERT_GPU': [%s], 'ERT_RESULTS': ['Results.p100.01']}
-UNAME  ('Linux', 'node7', '4.4.0', '#1 SMP', 'x86_64', 'x86_64')
-"""
-
-
-def ert_folder(
-    top: Path, gpu: str = "False", pi: float = 80.0, levels: tuple[float, float] = (400.0, 20.0)
-) -> Path:
-    """Run.001 of a CPU of pi (GFLOP/s) and two levels (GB/s); one row in each table is inf."""
-    run = top / "Results.p100.01" / "Run.001"
-    for flops in (1, 2, 4, 8, 16, 32, 64):
-        table = run / f"FLOPS.{flops:03}" / "MPI.0002" / "OpenMP.0004"
-        table.mkdir(parents=True)
-        lines = []
-        for size, beta in ((16384, levels[0]), (2**30, levels[1])):
-            x = flops / 16
-            rate = min(pi, beta * x)
-            took = 2**34 / (rate / x * 1e9) * 1e6
-            lines.append(f"{size} 8 {took} {took} {took} " + " ".join([f"{rate / x}"] * 3 + [f"{rate}"] * 3))
-        lines.append("4096 8 0.0 0.0 0.0 inf inf inf inf inf inf")
-        (table / "max").write_text("\n".join(lines) + METADATA % gpu)
-    (run / "config.ert").write_text("# Workstation (12-core Example CPU)\n\nERT_FLOPS 1,2,4\n")
-    stated = {"gbytes": {"data": [["L1", 400.0], ["DRAM", math.nan]]}, "gflops": {"data": [["GFLOPs", 80.0]]}}
-    (run / "roofline.json").write_text(json.dumps({"empirical": stated}))
-    return run
-
-
 def test_a_folder_called_after_a_gpu_is_the_cpu_that_its_files_say(tmp_path: Path) -> None:
     run = ert_folder(tmp_path)
     for path in (run, run.parent, run.parent.parent):
@@ -323,173 +268,3 @@ def test_a_plateau_never_reached_stays_a_bound(tmp_path: Path) -> None:
     fit = refit(loaded(path).sweeps[0]).chosen
     assert fit and (fit.pi.value, fit.pi.low, fit.pi.high) == (pytest.approx(64e9), pytest.approx(64e9), None)
     assert fit.beta.value == pytest.approx(20e9)
-
-
-# files that are none
-
-
-def sparse(path: Path) -> None:
-    with path.open("wb") as file:
-        file.truncate(contents.LARGEST + 1)
-
-
-BAD: dict[str, tuple[Callable[[Path], object], str]] = {
-    "empty": (lambda p: p.write_bytes(b" \n"), "is empty"),
-    "binary": (lambda p: p.write_bytes(b"\x7fELF\0\1"), "is a binary file"),
-    "gzip": (lambda p: p.write_bytes(b"\x1f\x8b\x08abc"), "is packed with gzip: unpack it"),
-    "utf16": (lambda p: p.write_bytes("a,b\n1,2\n".encode("utf-16")), "is text in UTF-16: save it as UTF-8"),
-    "latin1": (lambda p: p.write_bytes(b"60\xb0C, 1\n"), "is not UTF-8 text (byte 2)"),
-    "huge": (sparse, "more than the 32 MiB that are read"),
-    "folder": (lambda p: p.mkdir(), "holds neither samples.jsonl nor FLOPS.* of ERT"),
-    "missing": (lambda p: None, "No such file or directory"),
-    "pipe": (lambda p: os.mkfifo(p), "is neither a file nor a folder of results"),
-    "prose": (
-        lambda p: p.write_text("nothing to see\n"),
-        "is no sweep of a known format; --format takes mixbench,",
-    ),
-    "unitless": (
-        lambda p: p.write_text("ai,perf\n1,2\n"),
-        "its header names no units; write for example 'intensity",
-    ),
-    "half": (lambda p: p.write_text("x [FLOP/byte],y\n1,2\n"), "of its columns only intensity have a unit"),
-    "twice": (
-        lambda p: p.write_text("a [s],b [ms],c [GFLOP],d [GB]\n1,2,3,4\n"),
-        "two of its columns are in s",
-    ),
-    "headed": (lambda p: p.write_text("x [FLOP/byte],GFLOP/s\n"), "holds no row of the format csv"),
-    "refused": (
-        lambda p: p.write_text("x [FLOP/byte],GFLOP/s\n1,nan\n"),
-        "every one of its 1 rows is refused",
-    ),
-    "torn": (lambda p: p.write_text('{"empirical": {"gflops": {"da'), "is not whole JSON at line 1"),
-    "many": (
-        lambda p: p.write_text("x [FLOP/byte],GFLOP/s\n" + "1,2\n" * (rows.MOST_POINTS + 1)),
-        "a sweep of more than 2000 points",
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", BAD)
-def test_a_bad_file_is_one_sentence_and_exit_code_4(
-    kind: str, tmp_path: Path, call: Callable[..., tuple[int, str, str]]
-) -> None:
-    path, (make, said) = tmp_path / "given", BAD[kind]
-    make(path)
-    code, out, err = call("fit", path, "--json")
-    assert (code, out, err.count("\n")) == (4, "", 1), err
-    assert said in err and "internal" not in err
-
-
-def test_an_unknown_format_lists_the_valid_ones(call: Callable[..., tuple[int, str, str]]) -> None:
-    code, _, err = call("fit", FILES / "units.csv", "--format", "xml")
-    assert (code, err) == (2, f"Error: unknown format 'xml'; valid: {', '.join(importers.NAMES)}\n")
-    with pytest.raises(FileError, match="holds no row of the format mixbench"):
-        importers.load(FILES / "units.csv", "mixbench")
-    with pytest.raises(FileError, match="ert takes a folder"):
-        importers.load(FILES / "units.csv", "ert")
-    with pytest.raises(FileError, match="--format csv takes a file"):
-        importers.load(FILES, "csv")
-    with pytest.raises(UsageError, match="unknown format"):
-        importers.load(Path("nowhere"), "xml")
-
-
-# the verb
-
-
-def test_the_verb_says_whose_the_file_is_and_never_that_it_is_ours(
-    tmp_path: Path, call: Callable[..., tuple[int, str, str]]
-) -> None:
-    code, out, _ = call("fit", FILES / "mixbench.txt", "--plot", tmp_path / "roofs.png")
-    assert code == 0 and out.startswith("NOT OURS: measured and printed by another tool, only fitted here\n")
-    assert "format   mixbench: mixbench, ekondis/mixbench\ndevice   Example Card 7000\n" in out
-    assert "fp32 · read-only" in out and "10.0 TFLOP/s" in out and "5.00 TOP/s" in out
-    assert "fp16 · read-only, 18 rows, lines 10 to 27: missing precision" in out
-    assert max(map(len, out.splitlines())) <= refits.WIDTH
-    assert (tmp_path / "roofs.png").read_bytes().startswith(b"\x89PNG")
-    assert "<svg" in (tmp_path / "roofs.svg").read_text()
-    assert "device   not named in the file" in call("fit", FILES / "gpu_benches.txt")[1]
-
-
-def test_json_is_the_documented_document(tmp_path: Path, call: Callable[..., tuple[int, str, str]]) -> None:
-    code, out, _ = call("fit", FILES / "units.csv", "--json", "--plot", tmp_path / "p")
-    value: dict[str, Any] = encoding.loads(out)
-    assert code == 0 and set(value) == {"ours", "file", "imports", "plot"}
-    assert value["ours"] is False and value["file"].endswith("imported/units.csv")
-    assert [Path(p).name for p in value["plot"]] == ["p.svg", "p.png"]
-    (part,) = value["imports"]
-    assert set(part) == {"format", "source", "device", "remarks", "sweeps", "stated", "refused"}
-    (sweep,) = part["sweeps"]
-    fields = "name device precision mode unit points fits basis plateaus clean refused"
-    assert set(sweep) == set(fields.split())
-    page = (HERE.parent / "docs" / "format.md").read_text()
-    assert all(f"`{word}`" in page for word in [*fields.split(), *part, *importers.NAMES])
-    (chosen,) = [fit for fit in sweep["fits"] if fit["chosen"]]
-    assert chosen["pi"]["low"] < 9e10 < chosen["pi"]["high"] and sweep["basis"] == "rounds"
-    assert call("fit", FILES / "gpu_benches.txt", "--json")[1].count('"device": null') == 1
-
-
-def test_the_plot_has_a_panel_for_each_precision_and_the_same_bytes_each_time(tmp_path: Path) -> None:
-    path = ert_folder(tmp_path)
-    found = refits.fitted(importers.load(path))
-    assert {name: len(group) for name, group in sweep_plot.panels(found).items()} == {
-        "fp64 · largest working set": 1,
-        "fp64 · fastest working set": 1,
-    }
-    picture = sweep_plot.figure(path, found)
-    titles = [axes.get_title(loc="left") for axes in picture.axes]
-    assert titles[-1] == "stated by the file, not measured here" and len(titles) == 3
-    heading = picture.get_suptitle()
-    assert (
-        heading.startswith("NOT OURS: Run.001 · Empirical Roofline Toolkit")
-        and "CPU of host node7" in heading
-    )
-    for name in ("a", "b"):
-        sweep_plot.draw(path, found, tmp_path / f"{name}.svg", tmp_path / f"{name}.png")
-    assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
-
-
-# files of people who do this job, where they lie beside the checkout
-
-
-def public_sweeps() -> list[Path]:
-    """Every public sweep file that is there; none in a bare checkout."""
-    patterns = (
-        "intensity-sweep/*",
-        "mixbench/*",
-        "gpu-benches/*gpu-roofline*",
-        "ert/*.json",
-        "ert/Empirical*",
-    )
-    return sorted(path for pattern in patterns for path in CASES.glob(pattern))
-
-
-@cache
-def fitted_case(path: Path) -> list[tuple[Imported, list[Refit]]]:
-    """A public file with the fits to its sweeps, made once."""
-    return refits.fitted(importers.load(path))
-
-
-if public_sweeps():
-
-    @pytest.mark.slow
-    @pytest.mark.parametrize("path", public_sweeps(), ids=lambda path: path.name)
-    def test_public_sweeps_are_fitted_without_hand_holding(path: Path) -> None:
-        found = fitted_case(path)
-        assert all(one.chosen for _, group in found for one in group if len(one.points) >= 5)
-        encoding.dumps(refits.record(path, found, ()))
-        text = refits.render(path, found, ())
-        assert text.startswith("NOT OURS") and "only fitted here" in text
-        if path.name.startswith("Empirical"):
-            assert "device   CPU of host" in text and "ERT_GPU is False" in text
-        if "A100_roofline_d1" in path.name:
-            assert "fp64 · 1x8 its: step at" in text
-
-    @pytest.mark.slow
-    def test_clean_public_sweeps_are_fitted_closely() -> None:
-        every = [one for path in public_sweeps() for _, group in fitted_case(path) for one in group]
-        clean = [(one.chosen.rms, one.plateaus) for one in every if one.clean and one.chosen]
-        assert len(clean) > 100
-        assert sum(rms < 0.03 for rms, _ in clean) >= 0.8 * len(clean)
-        for name in ("pi", "beta"):
-            near = [abs(beside[f"fitted_{name}_share"] - 1) <= 0.02 for _, beside in clean]
-            assert sum(near) >= 0.9 * len(clean)

@@ -1,8 +1,7 @@
-"""Reference figures: sourced and consistent data, one match or none, search, shares, words of a verdict."""
+"""The reference figures: each row has its source, its unit and a plausible value; names find their device."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -10,19 +9,16 @@ from typing import Any
 
 import pytest
 
-from bench import cli, reference
+from bench import reference
 from bench.errors import FileError, UsageError
 from bench.fitting import normal
-from bench.fitting.ceilings import derive
 from bench.gpu.rates import HALVED, RATES
-from bench.profile.records import Ceiling, Precision
-from bench.reference import Figure, Reference
-from bench.report import bands, normality, roofs
-from bench.report.table import render
-from tests.synthetic import ceiling, synthetic_profile
+from bench.profile.records import Precision
+from bench.reference import Figure
+from tests.h200 import GIB, gpu
+from tests.synthetic import ceiling
 
 TABLES = reference.known()
-GIB = 2**30
 
 
 def value(device: str, precision_or_level: str, kind: str = "datasheet") -> float:
@@ -236,13 +232,6 @@ def test_memory_with_ecc_on_gddr_is_the_same_board() -> None:
     assert reference.match("Tesla V100-SXM2-16GB", 31.7 * GIB).device == ""
 
 
-def gpu(**changes: Any) -> dict[str, Any]:
-    """The device of a header: an H200."""
-    facts = {"compute_capability": 90, "mig": {}, "unit": "SM"}
-    fields = {"kind": "cuda", "name": "NVIDIA H200", "threads": 132, "memory_bytes": 139.8 * GIB}
-    return {**fields, "facts": facts, "identity": {"mig": ""}, **changes}
-
-
 @pytest.mark.parametrize(
     ("changes", "device"),
     [
@@ -339,216 +328,3 @@ def test_a_copy_reads_as_the_original(tmp_path: Path) -> None:
 
 
 # verdicts
-
-
-def pi(rate: float, precision: Precision, **changes: Any) -> Ceiling:
-    return ceiling("pi", rate, precision=precision, scope="device", threads=132, **changes)
-
-
-def beta(rate: float, access: str, **changes: Any) -> Ceiling:
-    return ceiling("beta", rate, kernel=access, access=access, scope="device", **{"threads": 132, **changes})
-
-
-BF16 = Precision("bf16", "fp32", "bf16", "library")
-
-
-@pytest.mark.parametrize(
-    ("measured", "share", "told"),
-    [
-        (pi(33.5e12, Precision.of("fp64")), 1.0, "unjudged: 1.00 of the datasheet, no measurement"),
-        (pi(60.3e12, Precision.of("fp32")), 0.9, "normal: 0.90 of the datasheet, published 0.89"),
-        (pi(60.3e12, Precision.of("fp64", "library")), 0.9, "unjudged: 0.90 of the datasheet, no"),
-        (pi(800e12, BF16), 0.809, "normal: 0.81 of the datasheet, published 0.67-0.95"),
-        (pi(500e12, BF16), 0.506, "low: 0.51 of the datasheet, published 0.67-0.95"),
-        (pi(1300e12, BF16), 1.314, "high: 1.31 of the datasheet, published 0.67-0.95"),
-        (pi(1979e12, Precision("fp8", "fp32", "fp32", "matrix")), 1.0, "unjudged: 1.00 of the datasheet"),
-        (beta(4.32e12, "read"), 0.9, "normal: 0.90 of the datasheet, published 0.81-0.91"),
-        (beta(2.4e12, "read"), 0.5, "low: 0.50 of the datasheet, published 0.81-0.91"),
-        (beta(9.6e12, "copy"), 2.0, "high: 2.00 of the datasheet, published 0.84"),
-        (beta(4.32e12, "update"), 0.9, "normal: 0.90 of the datasheet, published 0.79-0.91 (other accesses)"),
-        (beta(9.5e12, "read", level="L2"), None, "normal: published 9.80 TB/s"),
-        (beta(4e12, "read", level="L2"), None, "low: published 9.80 TB/s"),
-        (beta(20e12, "read", level="L2"), None, "high: published 9.80 TB/s"),
-    ],
-    ids=lambda x: x.split(":")[0] if isinstance(x, str) else None,
-)
-def test_share_and_verdict_on_an_h200(measured: Ceiling, share: float | None, told: str) -> None:
-    found = normal.judged(measured, gpu())
-    assert found.share_of_datasheet == (None if share is None else pytest.approx(share, abs=0.001))
-    assert found.checks[normal.CHECK].startswith(told), found.checks
-
-
-def test_the_library_uses_the_matrix_units_of_fp64_only_where_there_are_some() -> None:
-    fp64 = pi(6.24e12, Precision.of("fp64", "library"))
-    volta = gpu(name="Tesla V100-SXM2-16GB", threads=80, memory_bytes=15.8 * GIB, facts={})
-    assert normal.judged(fp64, volta).share_of_datasheet == pytest.approx(0.8)
-    assert normal.judged(fp64, gpu()).share_of_datasheet == pytest.approx(6.24 / 67)
-
-
-def test_a_clock_above_the_datasheets_explains_a_share_above_one() -> None:
-    fp32, board = (
-        Precision.of("fp32"),
-        gpu(name="NVIDIA GeForce RTX 4090", threads=128, memory_bytes=24 * GIB, facts={}),
-    )
-    boosted = normal.judged(pi(88.4e12, fp32, clock_hz=2.73e9), board).checks["normal"]
-    assert boosted.startswith("unjudged: 1.07 of the datasheet (at 2.73 GHz, it counts 2.52 GHz)")
-    nominal = normal.judged(pi(88.4e12, fp32, clock_hz=2.52e9), board).checks["normal"]
-    assert nominal.startswith("high: 1.07 of the datasheet, ")
-    slow = normal.judged(pi(40e12, fp32, clock_hz=1.2e9), gpu()).checks["normal"]
-    assert slow.startswith("low: 0.60 of the datasheet (at 1.20 GHz, it counts 1.98 GHz)")
-
-
-@pytest.mark.parametrize("kind", ["cpu", "simulated"])
-def test_nothing_is_said_of_cpus_and_simulations(kind: str) -> None:
-    measured = pi(60e12, Precision.of("fp32"))
-    assert normal.judged(measured, gpu(kind=kind)) is measured
-
-
-def test_an_unknown_gpu_and_a_slice_are_unknown_and_a_part_is_not_judged() -> None:
-    measured = pi(60e12, Precision.of("fp32"))
-    for device, why in (
-        (gpu(name="NVIDIA H100 NVL"), "no reference figures of 'NVIDIA H100 NVL'"),
-        (gpu(identity={"mig": "1g.18gb"}), "'NVIDIA H200' is a slice of a GPU"),
-        (gpu(threads=120), "120 SMs are usable where a H200 SXM has 132"),
-    ):
-        found = normal.judged(measured, device)
-        assert found.share_of_datasheet is None
-        assert found.checks["normal"].startswith(f"unknown: {why}")
-    part = ceiling("pi", 60e12, precision="fp32", scope="core", threads=1)
-    assert normal.judged(part, gpu()) is part
-
-
-def test_unreadable_tables_never_stop_a_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> Reference:
-        raise FileError("reference figures cannot be read (figures.csv: gone): restore it")
-
-    monkeypatch.setattr(reference, "known", fail)
-    found = normal.judged(pi(60e12, Precision.of("fp32")), gpu())
-    assert found.checks["normal"].startswith("unknown: reference figures cannot be read")
-
-
-def test_a_fit_fills_the_share_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bench.profile.records import Point, Repetitions, Sample
-
-    point = Point("stream", "read", "v16 l4", Precision.of("fp32"), "DRAM", "read", "none", "device", 132)
-    samples = [
-        Sample(
-            point, r, r, 0, bytes_read=4.32e9, repetitions=Repetitions(start=(0.0,) * 5, seconds=(1e-3,) * 5)
-        )
-        for r in range(1, 6)
-    ]
-    (found,) = derive({"device": gpu()}, [], samples).ceilings
-    assert found.share_of_datasheet == pytest.approx(0.9)
-    assert found.checks["normal"] == "normal: 0.90 of the datasheet, published 0.81-0.91"
-    (plain,) = derive({"device": gpu(kind="simulated")}, [], samples).ceilings
-    assert plain.share_of_datasheet is None and "normal" not in plain.checks
-
-
-# what is printed
-
-
-def test_lines_count_the_normal_and_name_the_others() -> None:
-    measured = [
-        pi(800e12, BF16, kernel="gemm"),
-        beta(4.32e12, "read"),
-        beta(2.4e12, "copy", regime="burst"),
-    ]
-    lines = normality.lines([normal.judged(c, gpu()) for c in measured])
-    assert lines == [
-        "normal: 2 of them, by datasheet and published measurements",
-        "DRAM copy burst: low: 0.50 of the datasheet, published 0.84",
-    ]
-    unknown = [normal.judged(c, gpu(name="NVIDIA H100 NVL")) for c in measured]
-    assert normality.lines(unknown) == ["is it normal? unknown: no reference figures of 'NVIDIA H100 NVL'"]
-    assert normality.lines(measured) == []
-
-
-def test_the_report_has_a_column_only_where_shares_are_known() -> None:
-    from dataclasses import replace
-
-    profile = synthetic_profile()
-    assert "datasheet" not in render(profile, width=160) and "normal:" not in render(profile, width=160)
-    known = replace(profile, ceilings=(normal.judged(pi(60.3e12, Precision.of("fp32")), gpu()),))
-    text = render(known, width=160)
-    assert "datasheet" in text and "90 %" in text
-    assert "normal: 1 of them, by datasheet and published measurements" in text
-    assert roofs.NORMAL == normal.CHECK and normality.USUAL == normal.NORMAL
-
-
-# bands
-
-
-def test_a_band_runs_over_regimes_with_their_clocks_and_operands_beside() -> None:
-    fp32 = Precision.of("fp32")
-    measured = [
-        pi(93e12, fp32, regime="sustained", clock_hz=1.76e9),
-        pi(100e12, fp32, regime="burst", clock_hz=1.98e9),
-        pi(97e12, fp32),
-        pi(106.7e12, fp32, operands="zeros"),
-        pi(50e12, Precision.of("fp64")),
-    ]
-    (found,) = bands.bands(measured)
-    assert found.text == (
-        "burst 1.00 at 1.98 GHz to typical 0.97 to sustained 0.93 at 1.76 GHz; zeros 1.10 of random"
-    )
-    assert (found.low, found.high) == (pytest.approx(0.93), pytest.approx(1.067))
-    assert [c.regime for c in found.ceilings] == ["burst", "typical", "sustained", "typical"]
-
-
-def test_zeros_alone_make_a_band_and_other_kernels_do_not() -> None:
-    random, zeros = pi(700e12, BF16), pi(805e12, BF16, operands="zeros", regime="burst")
-    (found,) = bands.bands([random, zeros])
-    assert found.text == "zeros burst 1.15 of random typical"
-    assert bands.bands([random, pi(1e12, BF16, kernel="mma", operands="zeros")]) == ()
-    assert bands.bands([]) == ()
-
-
-# the verb
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    def called(*words: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stop:
-            cli.main(["reference", *words])
-        said = capsys.readouterr()
-        return int(stop.value.code or 0), said.out, said.err
-
-    return called
-
-
-Call = Callable[..., tuple[int, str, str]]
-
-
-def test_the_verb_lists_a_line_a_device(call: Call) -> None:
-    code, out, _ = call()
-    lines = out.splitlines()
-    assert code == 0 and len(lines) == 1 + 32 + 2
-    (line,) = [line for line in lines if line.startswith("H100 SXM5 ")]
-    cells = ["Hopper GH100", "3.35 TB/s", "33.5 TFLOP/s", "66.9 TFLOP/s", "495 TFLOP/s", "989 TFLOP/s"]
-    assert all(cell in line for cell in cells) and max(map(len, lines)) <= 140
-
-
-def test_the_verb_shows_a_device_in_full(call: Call) -> None:
-    code, out, _ = call("H200")
-    assert code == 0 and "reported as NVIDIA H200\n" in out
-    (line,) = [line for line in out.splitlines() if line.startswith("π bf16>fp32 library")]
-    assert line.split()[-4:] == ["0.67", "to", "0.95", "3"]
-    (line,) = [line for line in out.splitlines() if line.startswith("β DRAM read ")]
-    assert "3.89 TB/s to 4.35 TB/s" in line and "0.81 to 0.91" in line
-    assert "never compared" in call("MI250X")[1]
-
-
-def test_the_json_of_the_verb_holds_every_figure_with_its_source(call: Call) -> None:
-    code, out, _ = call("H100", "--json")
-    found = json.loads(out)["devices"]
-    assert code == 0 and [d["device"] for d in found] == ["H100 PCIe", "H100 SXM5"]
-    assert found[1]["reported_names"][0]["reported_name"] == "NVIDIA H100 80GB HBM3"
-    assert len(found[1]["figures"]) == len(TABLES.of("H100 SXM5"))
-    assert all(f["source"] and f["unit"] for d in found for f in d["figures"])
-
-
-def test_the_verb_says_unknown_in_one_sentence(call: Call) -> None:
-    code, out, err = call("H100 NVL")
-    assert (code, out) == (2, "") and err.startswith("Error: 'H100 NVL' is unknown: ")
-    assert err.count("\n") == 1
