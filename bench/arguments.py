@@ -44,6 +44,25 @@ def is_own(path: Path) -> bool:
     return ((path.parent if inside else path) / "samples.jsonl").is_file()
 
 
+def are_foreign(a: Path, b: Path) -> bool:
+    """Whether both paths are what other tools wrote; UsageError where one is and the other is ours."""
+    of_others = [_is_foreign(path) for path in (a, b)]
+    if any(of_others) and not all(of_others):
+        theirs, ours = (a, b) if of_others[0] else (b, a)
+        raise UsageError(
+            f"{theirs} is no result of this suite, {ours} is: give two results, or two files of other tools"
+        )
+    return all(of_others)
+
+
+def _is_foreign(path: Path) -> bool:
+    from bench.importers import ert
+
+    if is_own(path):
+        return False
+    return ert.recognises(path) if path.is_dir() else path.is_file() and path.suffix != ".json"
+
+
 def names(text: str) -> tuple[str, ...]:
     """The words of a comma-separated list."""
     return tuple(name.strip() for name in text.split(",") if name.strip())

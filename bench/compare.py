@@ -11,7 +11,7 @@ from typing import Any
 from bench.errors import FileError, UsageError
 from bench.fitting.intervals import student
 from bench.profile.records import WHOLE, Ceiling, Interval, Profile
-from bench.report import heading
+from bench.report import heading, roofs
 
 MARGIN = 0.03
 """Two ceilings are the same when the interval of their ratio lies within this share of 1."""
@@ -104,6 +104,10 @@ def ceiling_name(ceiling: Ceiling) -> str:
     """One line that names a ceiling: "pi fp64 fma", "beta DRAM copy nontemporal, fp64, core"."""
     if ceiling.quantity == "pi":
         parts = [f"pi {ceiling.precision.label} {ceiling.kernel}"]
+    elif ceiling.quantity != "beta" or roofs.is_link(ceiling):
+        access = "" if ceiling.access == "none" else ceiling.access
+        words = (ceiling.quantity, ceiling.level, ceiling.kernel, ceiling.variant, access)
+        parts = [" ".join(filter(None, words))]
     else:
         store = " nontemporal" if ceiling.store == "nontemporal" else ""
         kernel = ceiling.kernel.removeprefix("cache-")
@@ -131,8 +135,8 @@ def ratio_interval(a: Ceiling, b: Ceiling) -> Interval:
     return Interval(value, value * math.exp(-down), value * math.exp(up))
 
 
-def verdict(ratio: Interval) -> str:
-    """What an interval of B/A allows to say.
+def verdict(ratio: Interval, of_times: bool = False) -> str:
+    """What an interval of B/A allows to say; `of_times`: less is faster.
 
     same: it lies within 1/(1+MARGIN) .. 1+MARGIN;  faster: else, wholly above 1;
     slower: else, wholly below 1;  cannot tell: it holds 1 and reaches beyond, or there is none
@@ -142,8 +146,10 @@ def verdict(ratio: Interval) -> str:
     if ratio.low >= 1 / (1 + MARGIN) and ratio.high <= 1 + MARGIN:
         return SAME
     if ratio.low > 1:
-        return FASTER
-    return SLOWER if ratio.high < 1 else CANNOT_TELL
+        return SLOWER if of_times else FASTER
+    if ratio.high < 1:
+        return FASTER if of_times else SLOWER
+    return CANNOT_TELL
 
 
 def differences(a: Profile, b: Profile) -> Iterator[Difference]:
@@ -166,15 +172,27 @@ def differences(a: Profile, b: Profile) -> Iterator[Difference]:
 def _by_key(profile: Profile, side: str, doubles: list[str]) -> dict[tuple[Any, ...], Ceiling]:
     found: dict[tuple[Any, ...], Ceiling] = {}
     for ceiling in profile.ceilings:
+        _refuse(ceiling, side)
         key = (
             *(getattr(ceiling, name) for name in KEY),
             ceiling.precision.label,
             None if ceiling.scope in WHOLE else (ceiling.scope, ceiling.threads),
+            ceiling.variant if ceiling.quantity == "t0" or roofs.is_link(ceiling) else "",
         )
         if key in found:
             doubles.append(f"{side} holds {ceiling_name(ceiling)} more than once; the first is compared")
         found.setdefault(key, ceiling)
     return found
+
+
+def _refuse(ceiling: Ceiling, side: str) -> None:
+    """FileError for a ceiling that is zero, negative or not finite: no ratio to it means anything."""
+    value = ceiling.estimate.value
+    if not (value > 0 and math.isfinite(value)):
+        raise FileError(
+            f"{side} holds {ceiling_name(ceiling)} with the value {value:g}, which no measurement gives: "
+            "remake the profile with `python -m bench fit FOLDER`"
+        )
 
 
 def _row(a: Ceiling, b: Ceiling) -> Row:
@@ -188,7 +206,7 @@ def _row(a: Ceiling, b: Ceiling) -> Row:
         threads_a=a.threads,
         threads_b=b.threads,
         ratio=ratio,
-        verdict=verdict(ratio),
+        verdict=verdict(ratio, of_times=a.unit == "s"),
         note="; ".join(notes),
     )
 

@@ -31,13 +31,17 @@ MODES = {"read-only": "read", "in-place": "update"}
 
 @dataclass(frozen=True)
 class Roof:
-    """What a job runs under. pi FLOP/s, beta byte/s, t0 s; omega None where overlap is not known."""
+    """What a job runs under. pi FLOP/s, beta byte/s, t0 s; omega None where overlap is not known.
+
+    fit: the chosen form of the sweep that omega is of, None where there is none
+    """
 
     source: str
     pi: float
     beta: float
     omega: Interval | None = None
     t0: float = 0.0
+    fit: Fit | None = None
 
     @property
     def ridge(self) -> float:
@@ -47,15 +51,25 @@ class Roof:
 
 @dataclass(frozen=True)
 class Job:
-    """Where time goes: seconds of compute alone, of movement alone, and of launch overhead."""
+    """Where time goes: seconds of compute alone, of movement alone, and of launch overhead.
+
+    fit: the chosen form between pi = 1 and beta = 1, so that it takes these seconds as its work
+    """
 
     compute: float
     movement: float
     t0: float = 0.0
+    fit: Fit | None = None
 
     def seconds(self, p: float) -> float:
         """Time under overlap exponent p."""
         return roofline.seconds(self.compute, self.movement, 1.0, 1.0, p, self.t0)
+
+    def measured_seconds(self, omega: Interval) -> float:
+        """Time under the chosen form where a fit is at hand, else under the p-norm of this overlap."""
+        if self.fit and self.compute and self.movement:
+            return self.t0 + self.compute / roofline.fitted_rate(self.compute / self.movement, self.fit)
+        return self.seconds(norm(omega.value))
 
     @property
     def compute_share(self) -> float:
@@ -72,6 +86,7 @@ class Job:
             self.compute / (factor if way == "raise pi" else 1.0),
             self.movement / (factor if way in ("raise beta", "raise I") else 1.0),
             self.t0 / (factor if way == "lower T0" else 1.0),
+            self.fit,
         )
 
 
@@ -124,7 +139,8 @@ def ways_up(job: Job, factors: Sequence[float], omega: Interval | None = None) -
 
 
 def _measured(job: Job, way: str, factor: float, omega: Interval) -> Interval:
-    value = speed_up(job, way, factor, norm(omega.value))
+    after = job.after(way, factor).measured_seconds(omega)
+    value = job.measured_seconds(omega) / after if after else roofline.INFINITY
     if omega.low is None or omega.high is None:
         return Interval(value)
     ends = [value, *(speed_up(job, way, factor, norm(end)) for end in (omega.low, omega.high))]
@@ -133,6 +149,8 @@ def _measured(job: Job, way: str, factor: float, omega: Interval) -> Interval:
 
 def work_at_half_rate(intensity: float, roof: Roof) -> float:
     """FLOP of the launch whose time is half T0, half work: below it T0 rules."""
+    if roof.fit:
+        return roof.t0 * roofline.fitted_rate(intensity, roofline.rescaled(roof.fit, roof.pi, roof.beta))
     p = roofline.INFINITY if roof.omega is None else norm(roof.omega.value)
     return roof.t0 * roofline.rate(intensity, roof.pi, roof.beta, p)
 
@@ -141,7 +159,8 @@ def placed_job(roof: Roof, intensity: float, flops: float | None = None) -> Job:
     """The job at `intensity` FLOP/byte: of one byte without T0, or of `flops` FLOP with it."""
     _positive("--intensity", intensity)
     moved = 1.0 if flops is None else _positive("--flops", flops) / intensity
-    return Job(intensity * moved / roof.pi, moved / roof.beta, 0.0 if flops is None else roof.t0)
+    fit = roofline.rescaled(roof.fit, 1.0, 1.0) if roof.fit else None
+    return Job(intensity * moved / roof.pi, moved / roof.beta, 0.0 if flops is None else roof.t0, fit)
 
 
 def timed_job(movement: float | None, compute: float | None, overhead: float | None = None) -> Job:
@@ -222,7 +241,7 @@ def measured_roof(
         source = f"SIMULATED, {source}"
     fit = _fit_of(profile, precision, mode, pi.threads)
     t0 = _overhead(overhead, fit.t0 if fit else 0.0)
-    return Roof(source, pi.estimate.value, beta.estimate.value, fit.omega if fit else None, t0)
+    return Roof(source, pi.estimate.value, beta.estimate.value, fit.omega if fit else None, t0, fit)
 
 
 def _fit_of(profile: Profile, precision: str, mode: str, threads: int) -> Fit | None:

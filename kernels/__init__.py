@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from kernels import cache, fma, gemm, mix, stream, tensor
+from kernels import (
+    cache,
+    chases,
+    collective,
+    fma,
+    gemm,
+    latency,
+    launch,
+    link,
+    mix,
+    overlap,
+    stream,
+    tensor,
+    working_sets,
+)
 from kernels.spec import CudaFamily, Kernel
 
 FAMILIES: dict[str, tuple[Kernel, ...]] = {
@@ -12,6 +26,11 @@ FAMILIES: dict[str, tuple[Kernel, ...]] = {
     "gemm": gemm.KERNELS,
     "tensor": tensor.KERNELS,
     "cache": cache.KERNELS,
+    "latency": latency.KERNELS,
+    "launch": launch.KERNELS,
+    "link": link.KERNELS,
+    "overlap": overlap.KERNELS,
+    "collective": collective.KERNELS,
 }
 
 KERNELS: dict[str, Kernel] = {kernel.name: kernel for family in FAMILIES.values() for kernel in family}
@@ -21,5 +40,9 @@ CUDA: dict[str, CudaFamily] = {
     "fma": fma.CUDA,
     "mix": mix.CUDA,
     "tensor": tensor.CUDA,
+    "cache": working_sets.CUDA,
+    "latency": chases.CUDA,
+    "launch": launch.CUDA,
+    "overlap": overlap.CUDA,
 }
 """The families that have CUDA C++ bodies; gemm is the library's."""

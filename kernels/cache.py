@@ -1,7 +1,9 @@
 """Working-set sweep: the stream loops passed many times over a set that fits a cache level.
 
-    cache-read   sum += b   over a set of n items
-    cache-copy   a = b      over two arrays of n / 2 items each
+    cache-read     sum += b   over a set of n items
+    cache-write    a = s      over a set of n items
+    cache-update   a = s a    over a set of n items, in place
+    cache-copy     a = b      over two arrays of n / 2 items each
 
 Same loops, same byte convention as the stream family; in a cache a store that hits costs no
 write-allocate, so nothing is hidden below the last level.
@@ -23,4 +25,4 @@ def _kernel(name: str) -> Kernel:
     return Kernel(f"cache-{name}", "cache", name, work, plain, stream.REFERENCES[name], shape)
 
 
-KERNELS = (_kernel("read"), _kernel("copy"))
+KERNELS = tuple(_kernel(name) for name in ("read", "write", "update", "copy"))

@@ -91,6 +91,18 @@ class MixShape:
 
 
 @dataclass(frozen=True)
+class ChaseShape:
+    """Pointer chases through random cycles: every load's address is what the load before it returned.
+
+    Several chains walk interleaved, each from its own place: so many loads are in flight at a time.
+    window_bytes: lines follow each other at random within windows of this size, windows at random (0: the
+    whole set is one): with pages of an ordinary size, a window is what a small TLB still reaches.
+    """
+
+    window_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class LibraryShape:
     """The loop lives in a library (BLAS): there is no machine code of ours to count."""
 
@@ -100,7 +112,7 @@ class TensorShape:
     """Matrix instructions on operands that stay in registers or shared memory: GPUs only."""
 
 
-Shape = ChainShape | StreamShape | MixShape | LibraryShape | TensorShape
+Shape = ChainShape | StreamShape | MixShape | ChaseShape | LibraryShape | TensorShape
 
 
 @dataclass(frozen=True)
@@ -170,6 +182,7 @@ class CudaForm:
     grid: str = "cover"
     blocks: tuple[int, ...] = (256,)
     shared_bytes: int = 0
+    carveout: int = -1
     least_cc: int = 70
     only: tuple[str, ...] = ()
     shim: bool = True
@@ -183,6 +196,7 @@ class CudaFamily:
         extern "C" __global__ void entry(T* a, const T* b, const T* c, const S* s, long long n, int count)
     stream, mix: a is stored to, b and c are loaded, s[0] is the factor, n items an array
     fma, tensor: a gets one result a thread (for n threads), b are operands, s[0] is m, count trips
+    cache, latency: see kernels/working_sets.py and kernels/chases.py
     """
 
     preamble: str

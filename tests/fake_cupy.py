@@ -1,6 +1,8 @@
-"""A stand-in for CuPy with one GPU: memory on the host, a virtual clock, kernels that tests bring.
+"""A stand-in for CuPy with one GPU or several: memory on the host, a virtual clock, kernels that tests bring.
 
-What is queued takes effect at once; when it would have run is kept apart. Each call checks its arguments as
+What is queued takes effect at once; when it would have run is kept apart: streams go on side by side, what
+needs the same engine (SMs, one copy engine a direction) one after the other; `races` finds what should have
+waited. Each call checks its arguments as
 CuPy does, that pointers lie in live memory, and that nothing is queued or loaded that would hang a real GPU.
 """
 
@@ -54,13 +56,32 @@ class Memory:
     """Like CuPy's MemoryPointer: `ptr` is an address; the memory goes when nobody holds it."""
 
     def __init__(self, gpu: FakeGpu, size: int) -> None:
-        self._gpu, self._size = gpu, size
+        self._gpu, self._size, self.device = gpu, size, gpu.current
         self._room = np.full(size + 512, 0xCD, np.uint8)
         self.ptr = int(self._room.ctypes.data + -self._room.ctypes.data % 256)
         gpu.live[self.ptr] = size
+        gpu.home[self.ptr] = self.device
 
     def __del__(self) -> None:
         self._gpu.live.pop(self.ptr, None)
+
+
+@dataclass
+class Ran:
+    """Something that a stream has done: when, and the (address, bytes) that it read and wrote."""
+
+    name: str
+    stream: int
+    start: float
+    end: float
+    read: tuple[tuple[int, int], ...] = ()
+    written: tuple[tuple[int, int], ...] = ()
+
+
+RATES = {"h2d": 20e9, "d2h": 20e9, "d2d": 500e9, "peer": 100e9, "pageable": 5e9}
+"""Byte/s of copies, each after LATENCY."""
+
+LATENCY = 2e-6
 
 
 @dataclass
@@ -84,13 +105,25 @@ class FakeGpu:
     launches: list[tuple[str, int, int, tuple[Any, ...], int]] = field(default_factory=list)
     hangs: list[str] = field(default_factory=list)
     calls: list[str] = field(default_factory=list)
+    devices: int = 1
+    peers: bool = True
+    managed: bool = True
+    touches: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    current: int = 0
+    home: dict[int, int] = field(default_factory=dict)
+    pinned: dict[int, int] = field(default_factory=dict)
+    enabled: set[tuple[int, int]] = field(default_factory=set)
+    ran: list[Ran] = field(default_factory=list)
     clock: float = 1000.0
     gpu_time: float = 0.0
-    flags: Any = None
-    held: tuple[int, float] | None = None
+    floor: float = 0.0
+    free: dict[Any, float] = field(default_factory=dict)
+    blocked: dict[int, tuple[Any, int, float]] = field(default_factory=dict)
+    streams: int = 0
     waiting: list[Callable[[], None]] = field(default_factory=list)
     ends: deque[float] = field(default_factory=deque)
     pending: int = 0
+    recording: list[float] | None = None
     loaded: set[str] = field(default_factory=set)
 
     def now(self) -> float:
@@ -99,34 +132,66 @@ class FakeGpu:
 
     def call(self, name: str) -> None:
         """A call into the driver: time passes; an error that the test asked for appears."""
+        assert self.recording is None or name in ("launch", "endCapture"), f"{name} while a graph is recorded"
         self.calls.append(name)
         self.clock += CALL
         self.look()
         if name in self.fail:
             raise CUDARuntimeError(self.fail[name])
 
-    def look(self) -> None:
-        """Whether the host has raised the flag for which the GPU waits, or it gives up."""
-        if self.held is None:
-            return
-        ticket, end = self.held
-        if self.flags[0] >= ticket or self.clock >= end:
-            if self.flags[0] < ticket:
-                self.flags[1] = ticket
-            self.gpu_time, self.held = max(self.gpu_time, min(self.clock, end)), None
-            for action in self.waiting:
-                action()
-            self.waiting.clear()
+    @property
+    def held(self) -> tuple[int, float] | None:
+        """Ticket and end of what waits for the host, if anything does."""
+        return next(((ticket, end) for _, ticket, end in self.blocked.values()), None)
 
-    def queue(self, seconds: float, name: str, mark: Any = None) -> None:
-        """Put something on the stream; a full queue holds the host up."""
-        queued = self.clock
+    def look(self) -> None:
+        """Whether the host has raised the flags for which GPUs wait, or they give up."""
+        for stream, (flags, ticket, end) in list(self.blocked.items()):
+            if flags[0] >= ticket or self.clock >= end:
+                if flags[0] < ticket:
+                    flags[1] = ticket
+                self.floor = max(self.floor, self.gpu_time, min(self.clock, end))
+                self.gpu_time = self.floor
+                del self.blocked[stream]
+                if not self.blocked:
+                    for action in self.waiting:
+                        action()
+                    self.waiting.clear()
+
+    def queue(
+        self,
+        seconds: float,
+        name: str,
+        mark: Any = None,
+        stream: int = 77,
+        engine: Any = "sm",
+        after: Any = None,
+        read: tuple[tuple[int, int], ...] = (),
+        written: tuple[tuple[int, int], ...] = (),
+    ) -> None:
+        """Put something on a stream; a full queue holds the host up.
+
+        engine: what it needs for itself, with the GPU that is current (None: nothing);  after: an event
+        """
+        queued, key = self.clock, (self.current, engine)
 
         def run() -> None:
-            self.gpu_time = max(self.gpu_time, queued) + seconds
+            ready = [queued, self.floor, self.free.get(stream, 0.0)]
+            if engine is not None and seconds:
+                ready.append(self.free.get(key, 0.0))
+            if after is not None:
+                assert after.time is not None, f"{name} waits for an event that nobody recorded"
+                ready.append(after.time)
+            start = max(ready)
+            end = self.free[stream] = start + seconds
+            if engine is not None and seconds:
+                self.free[key] = end
+            self.gpu_time = max(self.gpu_time, end)
             self.ends.append(self.gpu_time)
+            if read or written:
+                self.ran.append(Ran(name, stream, start, end, read, written))
             if mark is not None:
-                mark.time = self.gpu_time
+                mark.time = end
 
         if self.held is None:
             run()
@@ -143,12 +208,12 @@ class FakeGpu:
     def give_up(self) -> None:
         """The host can do nothing: time passes until the GPU stops waiting."""
         if self.held is not None:
-            self.clock = max(self.clock, self.held[1])
+            self.clock = max(self.clock, *(end for _, _, end in self.blocked.values()))
             self.look()
 
     def wait(self) -> None:
         """Until all that is queued has run; the errors of launches appear here."""
-        if self.held is not None and self.flags[0] < self.held[0]:
+        if any(flags[0] < ticket for flags, ticket, _ in self.blocked.values()):
             self.hangs.append("the host waits for the GPU, which waits for the host")
             self.give_up()
         self.look()
@@ -157,8 +222,33 @@ class FakeGpu:
             raise CUDARuntimeError(self.pending)
 
     def holds(self, address: int, bytes: int) -> bool:
-        """Whether memory that lives has that range."""
-        return any(p <= address and address + bytes <= p + size for p, size in self.live.items())
+        """Whether memory that lives, of a GPU or locked on the host, has that range."""
+        known = {**self.live, **self.pinned}
+        return any(p <= address and address + bytes <= p + size for p, size in known.items())
+
+    def locked(self, address: int) -> bool:
+        """Whether that is locked memory of the host."""
+        return any(p <= address < p + size for p, size in self.pinned.items())
+
+    def on_device(self, address: int) -> int | None:
+        """The GPU in whose memory that is, None for the host's."""
+        return next((self.home[p] for p, size in self.live.items() if p <= address < p + size), None)
+
+    def races(self) -> list[str]:
+        """Pairs that touched the same bytes at the same time, one of them writing."""
+
+        def meet(one: Any, other: Any) -> bool:
+            return any(p < q + m and q < p + n for p, n in one for q, m in other)
+
+        found = []
+        for i, a in enumerate(self.ran):
+            for b in self.ran[i + 1 :]:
+                apart = a.stream == b.stream or a.end <= b.start + 1e-12
+                if not apart and (
+                    meet(a.written, b.read) or meet(a.read, b.written) or meet(a.written, b.written)
+                ):
+                    found.append(f"{b.name} from {b.start:.9f} while {a.name} until {a.end:.9f}")
+        return found
 
     def used(self) -> int:
         """Bytes allocated."""
@@ -190,26 +280,33 @@ class Function:
                 gpu.hangs.append(f"{name} is loaded while the GPU waits for the host")
         gpu.launches.append((name, grid[0], block[0], args, shared_mem))
         gpu.pending = gpu.pending or gpu.fail.get(name, 0)
-        self._run(grid[0], block[0], args)
+        if gpu.recording is not None:
+            gpu.recording.append(gpu.seconds(name, grid[0], block[0], int(args[5])))
+            return
+        assert stream.device == gpu.current, f"{name} is launched on a stream of another GPU"
+        self._run(grid[0], block[0], args, stream.ptr)
 
-    def _run(self, grid: int, block: int, args: tuple[Any, ...]) -> None:
+    def _run(self, grid: int, block: int, args: tuple[Any, ...], stream: int) -> None:
         gpu = self._gpu
         if self._name == "hold":
-            return self._hold(*args)
+            return self._hold(*args, stream)
         if self._name == "fill":
             self._fill(*args)
-            return gpu.queue(1e-5, "fill")
+            return gpu.queue(1e-5, "fill", stream=stream)
         assert [type(a) for a in args] == [np.uint64] * 4 + [np.int64, np.int32], args
         assert all(int(p) == 0 or gpu.holds(int(p), 1) for p in args[:4]), "a pointer into freed memory"
         gpu.bodies.get(self._name, lambda *_: None)(grid, block, *map(int, args))
-        return gpu.queue(gpu.seconds(self._name, grid, block, int(args[5])), self._name)
+        touch = gpu.touches.get(self._name, lambda *_: ((), ()))
+        read, written = touch(grid, block, *map(int, args))
+        seconds = gpu.seconds(self._name, grid, block, int(args[5]))
+        return gpu.queue(seconds, self._name, stream=stream, read=read, written=written)
 
-    def _hold(self, flags: Any, ticket: Any, nanoseconds: Any) -> None:
+    def _hold(self, flags: Any, ticket: Any, nanoseconds: Any, stream: int) -> None:
         assert type(flags) is np.uint64 and type(ticket) is np.int32 and type(nanoseconds) is np.uint64
         gpu = self._gpu
-        gpu.flags = (ctypes.c_int32 * 2).from_address(int(flags))
-        assert gpu.held is None, "two kernels wait for the host"
-        gpu.held = (int(ticket), max(gpu.clock, gpu.gpu_time) + int(nanoseconds) * 1e-9)
+        raised = (ctypes.c_int32 * 2).from_address(int(flags))
+        assert stream not in gpu.blocked, "two kernels wait for the host"
+        gpu.blocked[stream] = raised, int(ticket), max(gpu.clock, gpu.gpu_time) + int(nanoseconds) * 1e-9
 
     def _fill(self, words: Any, n: Any, seed: Any, keep: Any, fixed: Any) -> None:
         assert [type(x) for x in (words, n, seed, keep, fixed)] == [np.uint64, np.int64] + [np.uint64] * 3
@@ -227,6 +324,7 @@ class RawKernel:
     """As cupy.RawKernel, of a module."""
 
     num_regs, local_size_bytes, max_threads_per_block = 42, 0, 1024
+    preferred_shared_memory_carveout = -1
 
     def __init__(self, gpu: FakeGpu, name: str) -> None:
         self.kernel, self.max_dynamic_shared_size_bytes = Function(gpu, name), 0
@@ -236,6 +334,7 @@ class Event:
     """As cupy.cuda.Event; `time` when it passed."""
 
     time: float | None = None
+    device: int | None = None
 
 
 class Stream:
@@ -245,7 +344,8 @@ class Stream:
 
     def __init__(self, gpu: FakeGpu, non_blocking: bool = False) -> None:
         assert non_blocking, "the default stream waits for this one"
-        self._gpu, self.ptr = gpu, 77
+        self._gpu, self.ptr, self.device = gpu, 77 + gpu.streams, gpu.current
+        gpu.streams += 1
 
     def use(self) -> Stream:
         Stream.current = self
@@ -253,12 +353,44 @@ class Stream:
 
     def record(self, event: Event) -> Event:
         self._gpu.call("eventRecord")
-        self._gpu.queue(0.0, "event", event)
+        made = self._gpu.current if event.device is None else event.device
+        assert made == self.device, "an event of one GPU on a stream of another"
+        event.device = made
+        self._gpu.queue(0.0, "event", event, stream=self.ptr, engine=None)
         return event
+
+    def wait_event(self, event: Event) -> None:
+        assert event.device is not None, "an event that was never recorded"
+        self._gpu.call("streamWaitEvent")
+        self._gpu.queue(0.0, "wait", stream=self.ptr, engine=None, after=event)
 
     def synchronize(self) -> None:
         self._gpu.call("streamSynchronize")
         self._gpu.wait()
+
+    def begin_capture(self) -> None:
+        self._gpu.call("beginCapture")
+        self._gpu.recording = []
+
+    def end_capture(self) -> Graph:
+        self._gpu.call("endCapture")
+        recorded, self._gpu.recording = self._gpu.recording, None
+        assert recorded, "nothing was recorded"
+        return Graph(self._gpu, recorded)
+
+
+class Graph:
+    """As cupy.cuda.graph.Graph: what was launched while it was recorded."""
+
+    def __init__(self, gpu: FakeGpu, seconds: list[float]) -> None:
+        self._gpu, self._seconds = gpu, seconds
+
+    def upload(self, stream: Stream) -> None:
+        self._gpu.call("graphUpload")
+
+    def launch(self, stream: Stream) -> None:
+        self._gpu.call("graphLaunch")
+        self._gpu.queue(sum(self._seconds), "graph")
 
 
 def runtime(gpu: FakeGpu) -> types.SimpleNamespace:
@@ -275,7 +407,41 @@ def runtime(gpu: FakeGpu) -> types.SimpleNamespace:
     def memcpy_async(to: int, source: int, bytes: int, kind: int, stream: int) -> None:
         integer(to, source, bytes, kind, stream)
         gpu.call("memcpyAsync")
+        on = gpu.on_device(source) is not None, gpu.on_device(to) is not None
+        assert on == {1: (False, True), 2: (True, False), 3: (True, True)}[kind], "memory is elsewhere"
         copy(to, source, bytes)
+        host = {1: source, 2: to}.get(kind)
+        if host is not None and not gpu.locked(host):
+            if gpu.held is not None:
+                gpu.hangs.append("a copy of pageable memory waits for a stream that waits for the host")
+                gpu.give_up()
+            gpu.clock = max(gpu.clock, gpu.gpu_time) + LATENCY + bytes / RATES["pageable"]
+            return
+        way = {1: "h2d", 2: "d2h", 3: "d2d"}[kind]
+        moved = {"read": ((source, bytes),), "written": ((to, bytes),)}
+        gpu.queue(LATENCY + bytes / RATES[way], way, stream=stream, engine=way, **moved)
+
+    def memcpy_peer(to: int, to_device: int, source: int, device: int, bytes: int, stream: int) -> None:
+        integer(to, to_device, source, device, bytes, stream)
+        gpu.call("memcpyPeerAsync")
+        assert (gpu.on_device(source), gpu.on_device(to)) == (device, to_device), "memory is elsewhere"
+        copy(to, source, bytes)
+        seconds = LATENCY + bytes / RATES["peer"] * (1 if (device, to_device) in gpu.enabled else 4)
+        moved = {"read": ((source, bytes),), "written": ((to, bytes),)}
+        gpu.queue(seconds, "peer", stream=stream, engine=("peer", device, to_device), **moved)
+
+    def enable_peer(other: int) -> None:
+        gpu.call("deviceEnablePeerAccess")
+        if (gpu.current, other) in gpu.enabled:
+            raise CUDARuntimeError(704)
+        gpu.enabled.add((gpu.current, other))
+
+    def prefetch(address: int, bytes: int, device: int, stream: int) -> None:
+        integer(address, bytes, device, stream)
+        gpu.call("memPrefetchAsync")
+        assert gpu.holds(address, bytes), "pages that are not there"
+        way = "d2h" if device == -1 else "h2d"
+        gpu.queue(LATENCY + bytes / RATES[way], f"prefetch {way}", stream=stream, engine=way)
 
     def memcpy_2d(
         to: int, to_pitch: int, source: int, pitch: int, width: int, height: int, kind: int
@@ -291,13 +457,22 @@ def runtime(gpu: FakeGpu) -> types.SimpleNamespace:
         gpu.call("memsetAsync")
         assert gpu.holds(address, bytes), "set beyond the end"
         view(address, bytes)[:] = value
-        gpu.queue(1e-5, "memset")
+        gpu.queue(1e-5, "memset", stream=stream)
 
     def properties(device: int) -> dict[str, Any]:
         gpu.call("getDeviceProperties")
         return gpu.properties
 
     return types.SimpleNamespace(
+        memcpyDeviceToDevice=3,
+        memcpyPeerAsync=memcpy_peer,
+        memPrefetchAsync=prefetch,
+        deviceCanAccessPeer=lambda one, other: int(gpu.peers and one != other),
+        deviceEnablePeerAccess=enable_peer,
+        deviceGetPCIBusId=lambda device: f"0000:{0x3B + device:02X}:00.0",
+        deviceGetAttribute=lambda number, device: int({89: gpu.managed}[number]),
+        cudaDevAttrConcurrentManagedAccess=89,
+        cudaCpuDeviceId=-1,
         CUDARuntimeError=CUDARuntimeError,
         getDeviceProperties=properties,
         hostAllocMapped=2,
@@ -316,10 +491,35 @@ def runtime(gpu: FakeGpu) -> types.SimpleNamespace:
 class Pinned:
     """As cupy.cuda.PinnedMemory."""
 
-    def __init__(self, size: int, flags: int = 0) -> None:
+    def __init__(self, gpu: FakeGpu, size: int, flags: int = 0) -> None:
         assert flags == 3, "the GPU must see it"
-        self._room = np.zeros(size, np.uint8)
-        self.ptr = int(self._room.ctypes.data)
+        self._gpu, self._room = gpu, np.zeros(size + 64, np.uint8)
+        self.ptr = int(self._room.ctypes.data + -self._room.ctypes.data % 64)
+        gpu.pinned[self.ptr] = size
+
+    def __del__(self) -> None:
+        self._gpu.pinned.pop(self.ptr, None)
+
+
+class Device:
+    """As cupy.cuda.Device: `use` makes it current, `with` for the length of a block."""
+
+    def __init__(self, gpu: FakeGpu, number: int) -> None:
+        assert 0 <= number < gpu.devices, f"GPU {number} of {gpu.devices}"
+        self._gpu, self._number = gpu, number
+        self._before: list[int] = []
+
+    def use(self) -> None:
+        self._gpu.call(f"setDevice {self._number}")
+        self._gpu.current = self._number
+
+    def __enter__(self) -> Device:
+        self._before.append(self._gpu.current)
+        self._gpu.current = self._number
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._gpu.current = self._before.pop()
 
 
 def fake_cupy(gpu: FakeGpu, blas: Any = None) -> Any:
@@ -352,14 +552,16 @@ def fake_cupy(gpu: FakeGpu, blas: Any = None) -> Any:
 
     def elapsed(first: Event, last: Event) -> float:
         assert first.time is not None and last.time is not None, "not ready"
+        assert first.device == last.device, "events of two GPUs"
         return -1.0 if gpu.wrong else (last.time - first.time) * 1e3
 
     cuda = types.SimpleNamespace(
-        Device=lambda number: types.SimpleNamespace(use=lambda: gpu.call(f"setDevice {number}")),
+        Device=lambda number: Device(gpu, number),
         Stream=lambda non_blocking: Stream(gpu, non_blocking),
         Event=Event,
-        PinnedMemory=Pinned,
+        PinnedMemory=lambda size, flags=0: Pinned(gpu, size, flags),
         alloc=alloc,
+        malloc_managed=alloc,
         get_elapsed_time=elapsed,
         runtime=runtime(gpu),
         driver=types.SimpleNamespace(occupancyMaxActiveBlocksPerMultiprocessor=occupancy),

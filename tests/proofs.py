@@ -12,10 +12,10 @@ from kernels.spec import CudaFamily, CudaForm
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/proofs.md"
 
-NUMERICS = ("stream", "fma", "mix")
+NUMERICS = ("stream", "fma", "mix", "launch", "overlap")
 """Families whose functions tests/test_shim.py runs on the CPU and compares with NumPy."""
 
-COUNTED = ("stream", "fma", "mix")
+COUNTED = ("stream", "fma", "mix", "launch", "overlap")
 """Families whose costs tests/test_shim.py counts with counting numbers."""
 
 TWINS = {"stream": ("fp64", "fp32"), "fma": ("fp64", "fp32", "int32")}
@@ -37,7 +37,9 @@ Written by `python -m tests.proofs` from `kernels.CUDA`; a test compares it with
 - **GPU**: on a device each function is compared with its reference before it is timed, and is not timed
   if it differs; `make gpu-check` adds timing and doubling tests.
 
-No barrier and no inline PTX runs on a CPU: matrix instructions have the audit and the check on the GPU only.
+No barrier and no inline PTX runs on a CPU: matrix instructions, working sets and pointer chases have the
+audit (spoiled on purpose in `tests/test_cuda_spoiled_hierarchy.py`) and the check on the GPU, which stand-ins
+of the functions go through, right ones and wrong ones (`tests/test_cuda_hierarchy.py`).
 
 """
 

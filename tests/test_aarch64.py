@@ -22,7 +22,7 @@ from tests.test_native import forms
 
 COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
 ABSENT = [tool for tool in (COMPILER, EMULATOR) if not shutil.which(tool)]
-BESIDE = ("gemm", "cache", "tensor")  # families whose loops are not emitted for themselves
+EMITTED = ("stream", "fma", "mix")  # pointers of a chase would not survive the copy into the emulator
 NEON = isa.KNOWN["neon"]
 
 pytestmark = [
@@ -57,7 +57,7 @@ def emulated(binary: Path, span: int) -> Any:
 
 
 @pytest.mark.parametrize("precision", LOOPED)
-@pytest.mark.parametrize("name", [n for n, k in KERNELS.items() if k.family not in BESIDE])
+@pytest.mark.parametrize("name", [n for n, k in KERNELS.items() if k.family in EMITTED])
 def test_loop_equals_its_reference_on_aarch64(name: str, precision: str, tmp_path: Path) -> None:
     kernel = KERNELS[name]
     for form in forms(name):

@@ -45,7 +45,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_run_leaves_a_valid_result(measured: Path) -> None:
     names = {path.name for path in measured.iterdir()}
-    assert names == {"samples.jsonl", "profile.json", "table.txt", "roofline.svg", "roofline.png"}
+    files = "samples.jsonl profile.json table.txt report.html roofline.svg roofline.png"
+    assert names == set(files.split())
     profile = json.loads((measured / "profile.json").read_text(encoding="utf-8"))
     assert [error.message for error in VALIDATOR.iter_errors(profile)] == []
     assert profile["simulated"] is True
@@ -148,6 +149,7 @@ def test_flags_reach_the_suite(
         "threads": 3,
         "precisions": ("fp64",),
         "families": ("fma", "stream"),
+        "scratch": None,
         "workloads": False,
         "quiet": True,
         "blocker": True,
@@ -211,7 +213,7 @@ def test_interrupted_run_says_how_to_go_on(
             "--families",
             "foo",
             2,
-            "unknown family 'foo'; valid: fma, stream, mix, gemm, tensor, cache, workload",
+            "unknown family 'foo'; valid: fma, stream, mix, gemm, tensor, cache, latency, scaling,",
         ),
         (
             "--precisions",

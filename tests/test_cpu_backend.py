@@ -47,6 +47,12 @@ POINTS = [
     ),
     Point("cache", "cache-read", "s1u8", FP64, "L1", "read", sizes={"bytes": 16384}),
     Point("cache", "cache-copy", "s1u4", FP64, "L1", "copy", sizes={"bytes": 16384}),
+    Point("cache", "cache-write", "s1u8", FP64, "L1", "write", sizes={"bytes": 16384}),
+    Point("cache", "cache-update", "s1u8", FP64, "L1", "update", sizes={"bytes": 16384}),
+    Point("latency", "chase", "4 chains", FP64, "L1", "read", sizes={"bytes": 16384}),
+    Point("scaling", "fma", "8 chains", FP64),
+    Point("scaling", "read", "s3u4", FP64, "DRAM", "read", sizes={"bytes": 8 * MIB}),
+    Point("scaling", "cache-read", "s1u8", FP64, "L1", "read", sizes={"bytes": 16384}),
     Point(
         "gemm", "gemm", "square", Precision.of("fp64", "library"), "DRAM", sizes={"m": 96, "n": 96, "k": 96}
     ),
@@ -64,7 +70,7 @@ def test_every_kind_of_point_is_measured(backend: CpuBackend, point: Point) -> N
     assert all(s > 0 for s in taken.seconds)
     assert list(taken.start) == sorted(taken.start)
     work = prepared.work(3)
-    assert work.flops > 0 or point.kernel in ("write", "cache-copy")
+    assert (work.flops > 0) == (point.kernel not in ("write", "cache-copy", "cache-write", "chase"))
     if point.level:
         assert work.bytes(point.level) > 0
     backend.release(prepared)
@@ -93,7 +99,7 @@ def test_the_arrays_hold_what_the_kernel_made(backend: CpuBackend) -> None:
     a, b, c = prepared.handle.addresses[0]
     backend.measure(prepared, prepared.handle.window.most, 1)
     n = prepared.handle.window.most * prepared.handle.window.unit // 8
-    arena = next(iter(backend._arenas.values()))
+    arena = next(iter(backend.machine.arenas.values()))
     base = {name: arena._regions[name].address for name in "abc"}
     got = [
         arena._regions[name].view(np.float64, at - base[name], n)
@@ -109,6 +115,36 @@ def test_a_working_set_is_each_threads_own(backend: CpuBackend) -> None:
     spans = sorted((a - 32768, a + 32768) for a, *_ in prepared.handle.addresses)
     assert all(first[1] <= second[0] for first, second in itertools.pairwise(spans))
     assert prepared.work(1).bytes("L2") == 65536 * threads
+
+
+@pytest.mark.parametrize("access", ["write", "update"])
+def test_a_stored_working_set_is_the_whole_set_of_every_thread(backend: CpuBackend, access: str) -> None:
+    threads, bytes = len(backend.team.cpus), 64 * 1024
+    point = Point(
+        "cache", f"cache-{access}", "s1u8", FP64, "L2", access, threads=threads, sizes={"bytes": bytes}
+    )
+    prepared = backend.prepare(point)
+    starts = sorted(a for a, *_ in prepared.handle.addresses)
+    assert all(second - first >= bytes for first, second in itertools.pairwise(starts))
+    moved = bytes * threads
+    work = prepared.work(2)
+    assert work.writes["L2"] == 2 * moved and work.reads["L2"] == (2 * moved if access == "update" else 0)
+    backend.measure(prepared, 1, 1)
+    arena = next(a for a in backend.machine.arenas.values())
+    view = arena._regions["a"].view(np.float64, 0, arena.bytes // 8)
+    where = (np.array(starts) - arena._regions["a"].address) // 8
+    if access == "write":  # the factor 1 over the whole of every set, and nowhere else near it
+        assert all((view[w : w + bytes // 8] == 1.0).all() for w in where)
+        assert view[where[-1] + bytes // 8] != 1.0
+
+
+def test_scaling_runs_the_kernel_of_another_family(backend: CpuBackend) -> None:
+    sizes = {"bytes": 16384}
+    cached = Point("cache", "cache-read", "s1u8", FP64, "L1", "read", threads=1, sizes=sizes)
+    scaled = Point("scaling", "cache-read", "s1u8", FP64, "L1", "read", threads=1, sizes=sizes)
+    one, other = backend.prepare(cached), backend.prepare(scaled)
+    assert one.work(3) == other.work(3) and one.handle.function == other.handle.function
+    assert other.facts["cpus"] == list(backend.team.cpus[:1])
 
 
 def test_chains_count_every_lane_of_every_thread(backend: CpuBackend) -> None:
@@ -127,6 +163,9 @@ def test_hidden_traffic_is_a_fact(backend: CpuBackend) -> None:
         ("triad", "ordinary"): pytest.approx(1 / 3),
         ("update", "ordinary"): 0.0,
     }
+    for level, hidden in (("L2", 0.0), ("DRAM", 1.0)):
+        point = Point("cache", "cache-write", "s1u8", FP64, level, "write", "ordinary", sizes={"bytes": MIB})
+        assert backend.prepare(point).facts["hidden_traffic"] == hidden
 
 
 def test_what_cannot_be_measured_says_why(backend: CpuBackend) -> None:
@@ -201,7 +240,7 @@ def test_a_workload_runs_on_the_team(backend: CpuBackend) -> None:
 def test_variants_are_layouts(backend: CpuBackend) -> None:
     for kernel in KERNELS.values():
         for variant in backend.variants(kernel.name, FP64, "DRAM", 1):
-            if kernel.family not in ("gemm", "tensor") and variant != "numba":
+            if kernel.family in ("stream", "fma", "mix", "cache") and variant != "numba":
                 assert isinstance(form_of(Point(kernel.family, kernel.name, variant, FP64)), Form)
 
 

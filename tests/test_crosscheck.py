@@ -156,7 +156,7 @@ def test_a_fault_says_which_kernel_both_figures_what_differs_and_what_to_try() -
     second = fixed(4.5e13, registers=38, launch="1056 x 256", clock_hz=(1.2e9, 1.2e9))
     said = crosscheck.compare(first, second, CHAIN).sentence
     assert "fma fp64 (8 chains b256)" in said and "\n" not in said
-    assert "fixed 5e+13 5e+13, fixed 4.5e+13 4.5e+13 FLOP/s" in said
+    assert "fixed 5e+13 50.00 TFLOP/s, fixed 4.5e+13 45.00 TFLOP/s" in said
     assert "-10.0 %" in said and "harness fault, more than 2 % apart" in said
     assert "registers 24 and 38" in said and "launch 1056 x 256 both" in said
     assert "clock 0.800 times the first side's" in said

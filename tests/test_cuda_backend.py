@@ -293,7 +293,7 @@ def test_what_this_version_or_gpu_has_not_is_said(backend: CudaBackend) -> None:
     fp4 = Precision("fp4", "fp32", "fp16", "library")
     sizes = {"m": 256, "n": 256, "k": 256}
     assert "10.0" in backend.unsupported(Point("gemm", "gemm", "cublaslt", fp4, sizes=sizes))
-    assert "no GPU implementation" in backend.unsupported(Point("cache", "cache-read", "", FP32))
+    assert "no GPU implementation" in backend.unsupported(Point("storage", "copy", "", FP32))
     assert "no form 'v32 l4'" in backend.unsupported(stream("copy", "v32 l4 b256"))
     assert "names no block size" in backend.unsupported(stream("copy", "v16 l4"))
     half = replace(stream("copy"), precision=Precision.of("fp16"))
@@ -329,7 +329,8 @@ def test_random_operands_are_numbers_of_size_half_to_one(gpu: FakeGpu, kind: str
 
 def test_every_bit_of_an_integer_is_random(gpu: FakeGpu) -> None:
     engine = Engine(gpu.now)
-    found = engine.download(engine.random(4096, "int8").ptr, 4096)
+    memory = engine.random(4096, "int8")
+    found = engine.download(memory.ptr, 4096)
     assert "int8" not in KEEP_AND_SET and EVERY_BIT == (2**64 - 1, 0)
     assert len(np.unique(found)) == 256
 

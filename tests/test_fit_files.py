@@ -121,7 +121,7 @@ def test_json_is_the_documented_document(tmp_path: Path, call: Callable[..., tup
     assert value["ours"] is False and value["file"].endswith("imported/units.csv")
     assert [Path(p).name for p in value["plot"]] == ["p.svg", "p.png"]
     (part,) = value["imports"]
-    assert set(part) == {"format", "source", "device", "remarks", "sweeps", "stated", "refused"}
+    assert set(part) == {"format", "source", "device", "remarks", "sweeps", "stated", "refused", "findings"}
     (sweep,) = part["sweeps"]
     fields = "name device precision mode unit points fits basis plateaus clean refused"
     assert set(sweep) == set(fields.split())

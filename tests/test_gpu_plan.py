@@ -13,7 +13,7 @@ from bench.backends import open_backend
 from bench.device import Device
 from bench.errors import ResourceError, UsageError
 from bench.gpu.products import PRODUCTS
-from bench.planning import gpu_points
+from bench.planning import gpu_memory_points, gpu_points
 from bench.planning.gpu_budget import BUDGETS, HEADLINES, table
 from bench.planning.gpu_points import WINDOW
 from bench.planning.plan import plan
@@ -46,11 +46,15 @@ def with_facts(**facts: Any) -> Device:
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_whole_device_is_measured_and_every_key_is_once(preset: str) -> None:
     drafted = planned(preset)
-    assert {(p.point.scope, p.point.threads) for p in drafted.points} == {("device", 64)}
-    assert {p.point.family for p in drafted.points} == {"fma", "stream", "mix", "gemm", "tensor"}
+    own = {"cache", "latency", "launch", "link"} | ({"scaling", "overlap"} if preset != "quick" else set())
+    assert {p.point.family for p in drafted.points} == {"fma", "stream", "mix", "gemm", "tensor", *own}
+    whole = [p.point for p in drafted.points if p.point.family not in ("latency", "scaling")]
+    assert {(p.scope, p.threads) for p in whole} == {("device", 64)}
+    fewer = {(p.point.scope, p.point.threads) for p in drafted.points if p.point not in whole}
+    assert all(scope == ("device" if threads == 64 else "core") for scope, threads in fewer)
     assert max(Counter(p.key for p in drafted.points).values()) == 1
     assert drafted.unit == "SM"
-    assert "cache: this version measures it on CPUs only" in drafted.notes
+    assert not any("on CPUs only" in note for note in drafted.notes)
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -58,13 +62,17 @@ def test_everything_planned_has_a_function_or_a_library(preset: str) -> None:
     forms = {(f.kernel, f.precision) for family in CUDA.values() for f in family.forms}
     for p in planned(preset).points:
         label = p.point.precision.label
+        if p.point.family in ("latency", "launch"):
+            continue  # their forms follow from chains and ways of starting: tests/test_cuda_hierarchy.py
+        if p.point.family == "link":
+            continue  # moved by copy engines and by the forms of streams: tests/test_gpu_links.py
         if p.point.family == "gemm":
             assert PRODUCTS[label].output == p.point.precision.output
             assert all(p.point.sizes[n] % PRODUCTS[label].multiple == 0 for n in "mnk")
         else:
             assert (p.point.kernel, label) in forms
         if p.point.family == "mix":
-            assert p.point.variant.removesuffix(" b256") in {
+            assert p.point.variant.rsplit(" ", 1)[0] in {
                 f.variant for f in CUDA["mix"].forms if (f.kernel, f.precision) == (p.point.kernel, label)
             }
 
@@ -72,7 +80,8 @@ def test_everything_planned_has_a_function_or_a_library(preset: str) -> None:
 def test_the_headlines_come_first_and_are_never_given_up() -> None:
     drafted = planned("quick")
     kept = {(p.point.family, p.point.precision.inputs) for p in drafted.points if p.priority == 0}
-    assert kept == {(f, n) for f in ("fma", "gemm") for n in HEADLINES} | {("stream", "fp32")}
+    memory = {(family, "fp32") for family in ("stream", "cache", "launch")}
+    assert kept == {(f, n) for f in ("fma", "gemm") for n in HEADLINES} | memory
     assert [p.point.family for p in drafted.pilot] == sorted(
         (p.point.family for p in drafted.pilot), key=gpu_points.OFFERED.index
     )
@@ -88,7 +97,12 @@ def test_presets_measure_more_with_more_time_and_say_what_they_leave_out() -> No
     notes = planned("quick").notes
     assert "fma in int32, int8: not in the quick preset" in notes
     assert "sustained rates: 10 s each do not fit into the quick preset" in notes
-    assert planned("full").notes == ("cache: this version measures it on CPUs only",)
+    assert planned("full").notes == (
+        "cache: L1 writes through, so that stores are measured in L2 and DRAM only",
+        "link from GPU to GPU: one whole GPU is visible to this run",
+        "collective: one whole GPU is visible to this run",
+        "several GPUs at once: one whole GPU is visible to this run",
+    )
 
 
 def test_what_is_asked_for_by_name_is_planned_in_every_preset() -> None:
@@ -122,7 +136,7 @@ def test_asking_only_for_what_is_lacking_is_refused_with_the_reasons(device: Dev
     assert plan(device, variants, "quick", precisions=[name, "fp64"]).points
 
 
-@pytest.mark.parametrize("family", ["cache", "workload"])
+@pytest.mark.parametrize("family", ["workload"])
 def test_families_that_no_gpu_has_leave_nothing(family: str) -> None:
     with pytest.raises(
         UsageError, match=f"no points of {family} .*its families: fma, stream, mix, gemm, ten"
@@ -147,11 +161,11 @@ def test_threads_are_for_cpus() -> None:
     [(48 * MIB, 64 * GIB, GIB), (48 * MIB, 2 * GIB, 512 * MIB), (512 * MIB, 64 * GIB, 2 * GIB)],
 )
 def test_arrays_exceed_the_cache_and_leave_room(l2: int, memory: int, bytes: int) -> None:
-    device = replace(LARGE, caches=(replace(LARGE.caches[0], bytes=l2),))
+    device = replace(LARGE, caches=(*LARGE.caches[:-1], replace(LARGE.caches[-1], bytes=l2)))
     found = {
         p.point.sizes["bytes"]
         for p in planned("quick", device, memory=memory).points
-        if p.point.level == "DRAM" and "bytes" in p.point.sizes
+        if p.point.family in ("stream", "mix")
     }
     assert found == {bytes}
     assert 4 * l2 <= bytes <= memory / 4
@@ -166,7 +180,8 @@ def test_too_little_memory_is_said_with_the_way_out() -> None:
 
 
 def test_a_point_is_halved_once_and_never_below_four_caches() -> None:
-    (read,) = [p for p in of(planned("quick"), "stream") if p.point.kernel == "read"]
+    streams = [p for p in of(planned("quick"), "stream") if "window" not in p.point.sizes]
+    (read,) = [p for p in streams if p.point.kernel == "read"]
     half = read.halved()
     assert half.point.sizes["bytes"] == read.point.sizes["bytes"] // 2
     assert half.halved() is half
@@ -180,7 +195,8 @@ def test_a_point_is_halved_once_and_never_below_four_caches() -> None:
 
 @pytest.mark.parametrize(("preset", "dense"), [("quick", False), ("full", True)])
 def test_the_sweep_is_the_one_that_the_kernels_declare(preset: str, dense: bool) -> None:
-    found = [p.point for p in of(planned(preset), "mix") if p.point.precision.inputs == "fp32"]
+    mix = [p.point for p in of(planned(preset), "mix") if p.point.precision.inputs == "fp32"]
+    found = [point for point in mix if "blocks_per_sm" not in point.sizes]
     settings = {(p.kernel, p.variant, p.sizes["fma"], p.sizes["block"]) for p in found}
     kernels = {"mix-read-only": False, "mix-in-place": True} if preset == "full" else {"mix-read-only": False}
     assert settings == {
@@ -272,7 +288,74 @@ def test_zeros_stand_beside_random_operands() -> None:
 
 
 def test_windows_are_long_enough_for_batches() -> None:
-    assert min(p.target for p in planned("full").points) >= 0.02
+    """What is one launch (trips of one kernel) has no gaps to hide, and starts shall lie in one queue."""
+    windows = {f: min(p.target for p in of(planned("full"), f)) for f in (*gpu_points.OFFERED[:5], "cache")}
+    assert all(seconds >= 0.02 for family, seconds in windows.items() if family != "cache")
+    assert windows["cache"] == gpu_memory_points.TARGET
+    assert {p.target for p in of(planned("full"), "launch")} == {gpu_memory_points.SHORT}
+
+
+def test_sets_of_l2_and_l1_follow_from_the_device() -> None:
+    l1, l2 = (cache.bytes for cache in LARGE.caches)
+    flat = [p.point for p in of(planned("standard"), "cache") if "plateau" in p.point.sizes]
+    of_l2 = {p.sizes["bytes"] * p.threads / l2 for p in flat if p.level == "L2" and "whole" not in p.sizes}
+    assert sorted(of_l2) == pytest.approx([0.25, 0.5], rel=0.01)
+    assert {p.sizes["bytes"] / l1 for p in flat if p.level == "L1"} == {0.5}
+    assert {p.access for p in flat if p.level == "L2"} == {"read", "write", "update", "copy"}
+    assert {p.access for p in flat if p.level == "L1"} == {"read"}, "it writes through"
+
+
+def test_sweeps_reach_from_a_few_kilobytes_to_four_times_l2_in_one_form() -> None:
+    l2 = LARGE.last_level_cache_bytes
+    reads = [p.point for p in of(planned("standard"), "cache") if p.point.access == "read"]
+    own = [p for p in reads if not {"plateau", "whole"} & {*p.sizes}]
+    sets = sorted(p.sizes["bytes"] for p in own)
+    assert {p.variant for p in own} == {"ca l8 b1024"}, "a step of the curve is the device's"
+    assert sets[0] == 4096 and 2 * l2 < sets[-1] * LARGE.threads <= 4 * l2
+    near = [s for s in sets if 0.6 < s * LARGE.threads / l2 < 1.6]
+    assert len(near) > len([s for s in sets if 1.6 < s * LARGE.threads / l2 < 4]), "finer around L2"
+    whole = sorted(p.sizes["bytes"] / l2 for p in reads if "whole" in p.sizes)
+    assert whole[0] < 0.1 < 0.5 < 0.62 < whole[-1], "on both sides of the half that is held twice"
+
+
+def test_chains_grow_from_one_to_more_than_warps_and_the_latency_is_one_thread() -> None:
+    found = [p.point for p in of(planned("standard"), "latency")]
+    flat = {p.level: p for p in found if p.variant == "1 chain" and p.threads == 1 and "plateau" in p.sizes}
+    assert {"L1", "L2", "DRAM"} <= {*flat} and flat["DRAM"].sizes[
+        "bytes"
+    ] >= 3.9 * LARGE.last_level_cache_bytes
+    crowds = {(p.level, p.threads) for p in found if p.variant == "256 chains"}
+    assert crowds == {("L2", 1), ("L2", 64), ("DRAM", 1), ("DRAM", 64)}
+    assert {p.sizes.get("line") for p in found if p.level != "shared"} == {128}
+
+
+def test_fewer_sms_do_the_same_work_each() -> None:
+    found = [p.point for p in of(planned("standard"), "scaling") if "slice" not in p.point.sizes]
+    assert sorted({p.threads for p in found}) == [1, 4, 16, 64]
+    assert len({p.sizes["bytes"] for p in found if p.level == "L2"}) == 1
+    together = [p.sizes["bytes"] * p.threads for p in found if p.level == "DRAM"]
+    assert min(together) >= 3.9 * LARGE.last_level_cache_bytes
+    slices = [p.point.sizes for p in of(planned("standard"), "scaling") if "slice" in p.point.sizes]
+    assert [s["slice"] for s in slices] == [1, 2, 3]
+
+
+def test_few_blocks_an_sm_are_a_sweep_of_their_own() -> None:
+    few = [p.point for p in of(planned("standard"), "mix") if "blocks_per_sm" in p.point.sizes]
+    assert {p.sizes["blocks_per_sm"] for p in few} == {1} and {p.precision.inputs for p in few} == {"fp32"}
+    assert all(p.variant.endswith(" b128") for p in few) and len(few) == len(cuda_points(4, False, False))
+
+
+def test_without_fp32_the_hierarchy_is_left_out_with_a_note() -> None:
+    drafted = planned("standard", precisions=["fp64"])
+    assert not {"cache", "latency", "launch", "scaling"} & {p.point.family for p in drafted.points}
+    assert "latency: measured in fp32, which --precisions leaves out" in drafted.notes
+
+
+def test_families_of_the_hierarchy_share_a_process_and_the_others_have_their_own() -> None:
+    shared = {p.point.family: p.process for p in planned("standard").points}
+    together = {*gpu_memory_points.FAMILIES, "link", "overlap"}
+    assert {f for f, process in shared.items() if process == "cache"} == together
+    assert all(process == f for f, process in shared.items() if f not in together)
 
 
 def test_what_is_measured_once_costs_once() -> None:

@@ -52,7 +52,8 @@ def test_a_sound_device_passes(name: str, bed: Bed) -> None:
 def test_results_cover_every_family_and_say_what_is_lacking(bed: Bed) -> None:
     lines = {check.name: check for check in device.results(bed)}
     families = {name.split()[1] for name in lines}
-    assert families == {"fma", "stream", "mix", "gemm", "tensor"}
+    memory = {"cache", "latency", "launch", "scaling", "link", "overlap"}
+    assert families == {"fma", "stream", "mix", "gemm", "tensor", *memory}
     assert lines["results stream fp32"].value.startswith("15 of 15 loops right")
     assert lines["results gemm fp4>fp32 library"].status == SKIPPED
     assert "later GPU" in lines["results gemm fp4>fp32 library"].value

@@ -162,9 +162,9 @@ def test_a_folder_called_after_a_gpu_is_the_cpu_that_its_files_say(tmp_path: Pat
             found.device
             == "CPU of host node7 (x86_64), called 'Workstation (12-core Example CPU)' in its configuration"
         )
-        assert found.remarks == (
+        assert found.remarks[0] == (
             "the results are called 'Results.p100.01', but ERT_GPU is False: "
-            "this is the CPU of the host, no GPU",
+            "this is the CPU of the host, no GPU"
         )
         assert "p100" not in found.device
     assert loaded(ert_folder(tmp_path / "other", "'True'")).device.startswith("GPU of host node7, called")

@@ -32,20 +32,20 @@ BF16 = Precision("bf16", "fp32", "bf16", "library")
 @pytest.mark.parametrize(
     ("measured", "share", "told"),
     [
-        (pi(33.5e12, Precision.of("fp64")), 1.0, "unjudged: 1.00 of the datasheet, no measurement"),
-        (pi(60.3e12, Precision.of("fp32")), 0.9, "normal: 0.90 of the datasheet, published 0.89"),
-        (pi(60.3e12, Precision.of("fp64", "library")), 0.9, "unjudged: 0.90 of the datasheet, no"),
-        (pi(800e12, BF16), 0.809, "normal: 0.81 of the datasheet, published 0.67-0.95"),
-        (pi(500e12, BF16), 0.506, "low: 0.51 of the datasheet, published 0.67-0.95"),
-        (pi(1300e12, BF16), 1.314, "high: 1.31 of the datasheet, published 0.67-0.95"),
-        (pi(1979e12, Precision("fp8", "fp32", "fp32", "matrix")), 1.0, "unjudged: 1.00 of the datasheet"),
-        (beta(4.32e12, "read"), 0.9, "normal: 0.90 of the datasheet, published 0.81-0.91"),
-        (beta(2.4e12, "read"), 0.5, "low: 0.50 of the datasheet, published 0.81-0.91"),
-        (beta(9.6e12, "copy"), 2.0, "high: 2.00 of the datasheet, published 0.84"),
-        (beta(4.32e12, "update"), 0.9, "normal: 0.90 of the datasheet, published 0.79-0.91 (other accesses)"),
-        (beta(9.5e12, "read", level="L2"), None, "normal: published 9.80 TB/s"),
-        (beta(4e12, "read", level="L2"), None, "low: published 9.80 TB/s"),
-        (beta(20e12, "read", level="L2"), None, "high: published 9.80 TB/s"),
+        (pi(33.5e12, Precision.of("fp64")), 1.0, "not tested: unjudged, 1.00 of the datasheet"),
+        (pi(60.3e12, Precision.of("fp32")), 0.9, "ok: normal, 0.90 of the datasheet, published 0.89"),
+        (pi(60.3e12, Precision.of("fp64", "library")), 0.9, "not tested: unjudged, 0.90 of the"),
+        (pi(800e12, BF16), 0.809, "ok: normal, 0.81 of the datasheet, published 0.67-0.95"),
+        (pi(500e12, BF16), 0.506, "fails: low, 0.51 of the datasheet, published 0.67-0.95"),
+        (pi(1300e12, BF16), 1.314, "fails: high, 1.31 of the datasheet, published 0.67-0.95"),
+        (pi(1979e12, Precision("fp8", "fp32", "fp32", "matrix")), 1.0, "not tested: unjudged, 1.00"),
+        (beta(4.32e12, "read"), 0.9, "ok: normal, 0.90 of the datasheet, published 0.81-0.91"),
+        (beta(2.4e12, "read"), 0.5, "fails: low, 0.50 of the datasheet, published 0.81-0.91"),
+        (beta(9.6e12, "copy"), 2.0, "fails: high, 2.00 of the datasheet, published 0.84"),
+        (beta(4.32e12, "update"), 0.9, "ok: normal, 0.90 of the datasheet, published 0.79-0.91 (oth"),
+        (beta(9.5e12, "read", level="L2"), None, "ok: normal, published 9.80 TB/s"),
+        (beta(4e12, "read", level="L2"), None, "fails: low, published 9.80 TB/s"),
+        (beta(20e12, "read", level="L2"), None, "fails: high, published 9.80 TB/s"),
     ],
     ids=lambda x: x.split(":")[0] if isinstance(x, str) else None,
 )
@@ -68,11 +68,11 @@ def test_a_clock_above_the_datasheets_explains_a_share_above_one() -> None:
         gpu(name="NVIDIA GeForce RTX 4090", threads=128, memory_bytes=24 * GIB, facts={}),
     )
     boosted = normal.judged(pi(88.4e12, fp32, clock_hz=2.73e9), board).checks["normal"]
-    assert boosted.startswith("unjudged: 1.07 of the datasheet (at 2.73 GHz, it counts 2.52 GHz)")
+    assert boosted.startswith("not tested: unjudged, 1.07 of the datasheet (at 2.73 GHz, it counts 2.52 GHz)")
     nominal = normal.judged(pi(88.4e12, fp32, clock_hz=2.52e9), board).checks["normal"]
-    assert nominal.startswith("high: 1.07 of the datasheet, ")
+    assert nominal.startswith("fails: high, 1.07 of the datasheet, ")
     slow = normal.judged(pi(40e12, fp32, clock_hz=1.2e9), gpu()).checks["normal"]
-    assert slow.startswith("low: 0.60 of the datasheet (at 1.20 GHz, it counts 1.98 GHz)")
+    assert slow.startswith("fails: low, 0.60 of the datasheet (at 1.20 GHz, it counts 1.98 GHz)")
 
 
 @pytest.mark.parametrize("kind", ["cpu", "simulated"])
@@ -90,7 +90,7 @@ def test_an_unknown_gpu_and_a_slice_are_unknown_and_a_part_is_not_judged() -> No
     ):
         found = normal.judged(measured, device)
         assert found.share_of_datasheet is None
-        assert found.checks["normal"].startswith(f"unknown: {why}")
+        assert found.checks["normal"].startswith(f"not tested: unknown, {why}")
     part = ceiling("pi", 60e12, precision="fp32", scope="core", threads=1)
     assert normal.judged(part, gpu()) is part
 
@@ -101,7 +101,7 @@ def test_unreadable_tables_never_stop_a_fit(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(reference, "known", fail)
     found = normal.judged(pi(60e12, Precision.of("fp32")), gpu())
-    assert found.checks["normal"].startswith("unknown: reference figures cannot be read")
+    assert found.checks["normal"].startswith("not tested: unknown, reference figures cannot be read")
 
 
 def test_a_fit_fills_the_share_in(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_a_fit_fills_the_share_in(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     (found,) = derive({"device": gpu()}, [], samples).ceilings
     assert found.share_of_datasheet == pytest.approx(0.9)
-    assert found.checks["normal"] == "normal: 0.90 of the datasheet, published 0.81-0.91"
+    assert found.checks["normal"] == "ok: normal, 0.90 of the datasheet, published 0.81-0.91"
     (plain,) = derive({"device": gpu(kind="simulated")}, [], samples).ceilings
     assert plain.share_of_datasheet is None and "normal" not in plain.checks
 
@@ -133,10 +133,10 @@ def test_lines_count_the_normal_and_name_the_others() -> None:
     lines = normality.lines([normal.judged(c, gpu()) for c in measured])
     assert lines == [
         "normal: 2 of them, by datasheet and published measurements",
-        "DRAM copy burst: low: 0.50 of the datasheet, published 0.84",
+        "DRAM copy burst: low, 0.50 of the datasheet, published 0.84",
     ]
     unknown = [normal.judged(c, gpu(name="NVIDIA H100 NVL")) for c in measured]
-    assert normality.lines(unknown) == ["is it normal? unknown: no reference figures of 'NVIDIA H100 NVL'"]
+    assert normality.lines(unknown) == ["is it normal? unknown, no reference figures of 'NVIDIA H100 NVL'"]
     assert normality.lines(measured) == []
 
 
@@ -144,12 +144,12 @@ def test_the_report_has_a_column_only_where_shares_are_known() -> None:
     from dataclasses import replace
 
     profile = synthetic_profile()
-    assert "datasheet" not in render(profile, width=160) and "normal:" not in render(profile, width=160)
+    assert "datasheet" not in render(profile, width=160) and "normal: " not in render(profile, width=160)
     known = replace(profile, ceilings=(normal.judged(pi(60.3e12, Precision.of("fp32")), gpu()),))
     text = render(known, width=160)
     assert "datasheet" in text and "90 %" in text
     assert "normal: 1 of them, by datasheet and published measurements" in text
-    assert roofs.NORMAL == normal.CHECK and normality.USUAL == normal.NORMAL
+    assert roofs.NORMAL == normal.CHECK and normality.UNKNOWN == normal.UNKNOWN
 
 
 # bands

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from ctypes import c_int64
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,16 @@ import pytest
 
 from bench.errors import DeviceError, ResourceError
 from tests.perf import reference
-from tests.perf.reference import Arrays, CacheSide, PeakSide, Reference, StreamSide, Team
+from tests.perf.reference import (
+    LINE_BYTES,
+    Arrays,
+    CacheSide,
+    ChaseSide,
+    PeakSide,
+    Reference,
+    StreamSide,
+    Team,
+)
 
 CPUS = sorted(os.sched_getaffinity(0))
 TEAMS = [CPUS[:1], CPUS[:2]]
@@ -145,3 +155,19 @@ def test_a_compiler_that_fails_is_quoted(tmp_path: Path, monkeypatch: pytest.Mon
 def test_arrays_too_small_for_the_team_are_refused(built: Reference) -> None:
     with pytest.raises(ResourceError, match="too small for 1 threads"):
         Arrays(built, Team(CPUS[:1]), 100)
+
+
+def test_the_chase_walks_one_random_cycle_over_all_lines(built: Reference) -> None:
+    lines = 1000
+    side = ChaseSide(built, Team(CPUS[:1], warm=0.0), lines * LINE_BYTES, loads=160, kept=True, seed=1)
+    words = (c_int64 * (lines * LINE_BYTES // 8)).from_address(side.address)
+    seen, place = [], side.address
+    for _ in range(lines):
+        seen.append((place - side.address) // LINE_BYTES)
+        place = words[(place - side.address) // 8]
+    assert place == side.address and sorted(seen) == list(range(lines))
+    assert np.mean(np.abs(np.diff(seen)) == 1) < 0.02, "in random order"
+    for window in range(1, 9):  # 160 loads each, on from where the last one ended
+        assert side.window().work == 160 * LINE_BYTES
+        assert (side.place.value - side.address) // LINE_BYTES == seen[160 * window % lines]
+    side.close()

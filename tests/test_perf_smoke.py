@@ -16,6 +16,8 @@ FEW = [
     "2",
     "--pairs-cache",
     "2",
+    "--pairs-latency",
+    "2",
     "--pairs-sweep",
     "2",
     "--pairs-gemm",
@@ -25,7 +27,7 @@ FEW = [
 
 @pytest.mark.slow
 def test_every_kind_of_comparison_runs_and_is_written(tmp_path: Path) -> None:
-    wanted = ["--only", "peak,copy,cache,sweep,gemm", "--threads", "1", "--seed", "1"]
+    wanted = ["--only", "peak,copy,cache,latency,sweep,gemm", "--threads", "1", "--seed", "1"]
     assert command.main([*wanted, *FEW, "--json", str(tmp_path / "perf.json")]) == 0
     found = json.loads((tmp_path / "perf.json").read_text())
     rows = {row["name"]: row for row in found["comparisons"]}

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 
 import pytest
 
-from bench.device import Cache
+from bench.device import Cache, Device
 from bench.errors import ResourceError, UsageError
 from bench.planning import sizes
 from bench.planning.plan import FAMILIES, PRESETS, plan, preset_for
-from bench.planning.planned import Plan
+from bench.planning.planned import Plan, Planned
 from bench.profile.records import Point, Precision
 from tests.fake_device import BIG, FAKE, FakeBackend
 
@@ -112,8 +114,14 @@ def test_matrices_grow_with_the_threads_and_fit_the_memory() -> None:
     assert max(sizes.matrix_sizes(256, 1e9, dense=True)) == 1024
 
 
+def _short(preset: str) -> list[Planned]:
+    """Intensities in windows of their own; those of other families are doublings."""
+    found = (p for p in planned(preset).points if p.point.family == "mix")
+    return [p for p in found if p.target < 1e-3]
+
+
 def test_short_repetitions_of_two_intensities_let_t0_be_fitted() -> None:
-    short = [p for p in planned("standard").points if "window" in p.point.sizes]
+    short = _short("standard")
     assert {(p.point.kernel, p.point.sizes["fma"], p.target) for p in short} == {
         (kernel, fma, window * 1e-6)
         for kernel in ("mix-read-only", "mix-in-place")
@@ -122,14 +130,14 @@ def test_short_repetitions_of_two_intensities_let_t0_be_fitted() -> None:
     }
     (size,) = {p.point.sizes["bytes"] for p in planned("standard").points if p.point.family == "mix"}
     assert size > FAKE.last_level_cache_bytes, "over the same arrays: what is short is the repetition"
-    assert not [p for p in planned("quick").points if "window" in p.point.sizes]
+    assert not _short("quick")
     visits = {p.visits for p in planned("standard").points if p.point.family == "mix" and p not in short}
     assert visits == {2} and {p.visits for p in planned("quick").points if p.point.family == "mix"} == {1}
 
 
 def test_every_family_is_planned_and_every_key_is_once() -> None:
     drafted = planned()
-    assert {p.point.family for p in drafted.points} == set(FAMILIES) - {"tensor"}
+    assert {p.point.family for p in drafted.points} == set(FAMILIES) - {"tensor", "collective"}
     assert not any("tensor" in note for note in drafted.notes), "a CPU has no tensor units: nothing to miss"
     assert max(Counter(p.key for p in drafted.points).values()) == 1
     assert {p.point.scope for p in drafted.points if p.point.family == "fma"} == {"all", "core"}
@@ -170,10 +178,19 @@ def test_burst_points_are_the_peak_chains_on_all_threads() -> None:
 def test_caps_depend_on_the_quantity_and_the_machine() -> None:
     def caps(device):  # type: ignore[no-untyped-def]
         drafted = plan(device, FakeBackend().variants, "standard")
-        return {p.point.family: p.cap for p in drafted.points}
+        return {p.point.family: p.cap for p in drafted.points if p.priority < 2}
 
-    assert caps(FAKE) == {"fma": 0.02, "stream": 0.10, "mix": 0.10, "gemm": 0.02, "cache": 0.05}
+    found = caps(FAKE)
+    own = {"fma": 0.02, "stream": 0.10, "mix": 0.10, "gemm": 0.02, "cache": 0.05}
+    assert {family: found[family] for family in own} == own
     assert caps(BIG)["stream"] == 0.03
+
+    def latencies(device):  # type: ignore[no-untyped-def]
+        drafted = plan(device, FakeBackend().variants, "quick", families=["latency"])
+        return {p.point.level: p.cap for p in drafted.points if p.priority == 1}
+
+    assert latencies(FAKE) == {"L1": 0.05, "L2": 0.05, "L3": 0.05, "DRAM": 0.10}
+    assert latencies(BIG)["DRAM"] == 0.03
 
 
 def test_the_pilot_tries_every_variant_of_every_choice_headlines_first() -> None:
@@ -238,5 +255,124 @@ def test_a_device_of_256_threads_is_planned_within_its_memory() -> None:
         p.point.sizes["bytes"] * p.point.threads for p in drafted.points if p.point.family == "cache"
     )
     assert largest <= BIG.memory_bytes / 2
-    assert {p.point.threads for p in drafted.points} == {1, 256}
+    fewer = {p.point.threads for p in drafted.points if p.point.family not in ("scaling", "overlap")}
+    assert fewer == {1, 256}
     assert any("cache plateau of L3 with 256 threads" in note for note in drafted.notes)
+
+
+# the memory hierarchy
+
+
+def of_family(family: str, preset: str, device: Device = FAKE) -> list[Planned]:
+    drafted = plan(device, FakeBackend().variants, preset, families=[family])
+    return [p for p in drafted.points if p.point.family == family and "window" not in p.point.sizes]
+
+
+def flat(points: list[Planned]) -> set[tuple[str, str, str]]:
+    return {
+        (p.point.access, p.point.scope, p.point.level) for p in points if p.point.sizes.get("plateau", 0) == 1
+    }
+
+
+def test_every_access_has_a_plateau_in_every_level() -> None:
+    accesses, levels = ("read", "write", "update", "copy"), ("L1", "L2", "L3")
+    everywhere = {(a, s, level) for a in accesses for s in ("all", "core") for level in levels}
+    assert flat(of_family("cache", "standard")) == flat(of_family("cache", "full")) == everywhere
+    assert flat(of_family("cache", "quick")) == {k for k in everywhere if k[0] == "read" or k[1] == "all"}
+
+
+@pytest.mark.parametrize(
+    ("preset", "steps", "swept"),
+    [
+        ("quick", 2.0, {("read", "all")}),
+        ("standard", 2**0.5, {("read", "core"), *product(("read", "write", "update", "copy"), ("all",))}),
+        ("full", 2**0.25, set(product(("read", "write", "update", "copy"), ("all", "core")))),
+    ],
+)
+def test_working_sets_are_swept_as_densely_as_time_allows(
+    preset: str, steps: float, swept: set[tuple[str, str]]
+) -> None:
+    points = [p.point for p in of_family("cache", preset) if "plateau" not in p.point.sizes]
+    assert {(p.access, p.scope) for p in points} == swept
+    read = sorted(p.sizes["bytes"] for p in points if (p.access, p.scope) == ("read", "all"))
+    # 4x the half of L3 that each of two threads has
+    assert read[0] == 4096 and read[-1] == 4 * 8 * MIB
+    # sets are whole KiB: from 16 on that changes less than 6 %
+    assert max(b / a for a, b in itertools.pairwise(read) if a >= 16 << 10) <= steps * 1.06
+    stores = {p.access: p.store for p in points}
+    assert set(stores.values()) - {"ordinary"} == {"none"} and stores["read"] == "none"
+
+
+def test_around_each_capacity_neighbouring_sets_tell_it_within_a_quarter() -> None:
+    read = [p.point for p in of_family("cache", "standard") if p.point.access == "read"]
+    sets = sorted({p.sizes["bytes"] for p in read if p.scope == "core" and "plateau" not in p.sizes})
+    for cache in FAKE.caches:
+        below = max(s for s in sets if s <= cache.bytes)
+        above = min(s for s in sets if s > cache.bytes)
+        assert above / below < 1.25**2, "the middle of the two is within a quarter of either"
+
+
+def test_chases_of_one_chain_have_a_set_in_every_level() -> None:
+    points = [p for p in of_family("latency", "quick") if "plateau" in p.point.sizes]
+    single = {p.point.level: p.point.sizes["bytes"] for p in points if p.point.variant == "1 chain"}
+    # L1: half of it; above: three times the level below, or the middle; DRAM: four times the last level
+    assert single == {"L1": 16 << 10, "L2": 96 << 10, "L3": 1536 << 10, "DRAM": 64 * MIB}
+    assert {(p.point.scope, p.point.threads) for p in points} == {("core", 1)}
+
+
+def test_no_chase_in_dram_where_memory_cannot_exceed_the_caches() -> None:
+    found, missing = sizes.chase_sets(FAKE, 32 * MIB)
+    assert "DRAM" not in found and missing == [
+        "DRAM: 16 MiB may be used, 32 MiB are needed beyond the caches"
+    ]
+    drafted = plan(FAKE, FakeBackend().variants, "quick", families=["latency"], memory=32 * MIB)
+    assert any(note.startswith("latency of DRAM") for note in drafted.notes)
+
+
+def test_more_chains_walk_the_set_that_one_chain_walks() -> None:
+    points = [p.point for p in of_family("latency", "standard")]
+    crowds: dict[tuple[str, int], dict[int, int]] = {}
+    for p in points:
+        if p.kernel == "chase" and "plateau" in p.sizes:
+            chains = int(p.variant.split()[0])
+            crowds.setdefault((p.level, p.threads), {})[chains] = p.sizes["bytes"]
+    many = (1, 2, 4, 6, 8, 12, 16, 24, 32)
+    assert {key for key, found in crowds.items() if tuple(found) == many} == {
+        ("L3", 1),
+        ("DRAM", 1),
+        ("DRAM", 2),
+    }
+    assert all(len(set(found.values())) == 1 for found in crowds.values())
+    assert crowds["DRAM", 2][1] == 32 * MIB, "each of two threads has half of the last level"
+    local = [p for p in points if p.kernel == "chase-local"]
+    assert [(p.level, p.variant) for p in local] == [("DRAM", "1 chain")]
+
+
+def test_beta_and_pi_are_planned_on_a_growing_number_of_threads() -> None:
+    points = [p.point for p in of_family("scaling", "standard", BIG)]
+    threads = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+    grown: dict[tuple[str, str], list[int]] = {}
+    for p in points:
+        grown.setdefault((p.kernel, p.level), []).append(p.threads)
+    wanted = {("fma", ""), ("read", "DRAM"), ("cache-read", "L1"), ("cache-read", "L2")}
+    assert set(grown) == wanted and all(found == threads for found in grown.values())
+    assert {p.scope for p in points if p.threads == 256} == {"all"}
+    assert {p.scope for p in points if p.threads < 256} == {"core"}
+    sets = {(p.level, p.sizes["bytes"]) for p in points if p.kernel == "cache-read"}
+    assert len(sets) == 2, "the same work for each thread, however many there are"
+    few = {p.point.threads for p in of_family("scaling", "quick", replace(BIG, threads=100))}
+    assert few == {1, 4, 16, 64, 100}
+
+
+def test_scaling_shares_the_forms_that_the_families_chose() -> None:
+    drafted = planned("standard")
+    scaled = {p.tune for p in drafted.points if p.point.family == "scaling"}
+    others = {p.tune for p in drafted.points if p.point.family in ("fma", "stream", "cache")}
+    assert scaled and scaled <= others
+    assert not {p.point.family for p in drafted.pilot} & {"scaling", "latency"}
+
+
+def test_one_thread_does_not_scale() -> None:
+    drafted = plan(replace(FAKE, threads=1), FakeBackend().variants, "quick", families=["scaling", "fma"])
+    assert "scaling: there is one thread only" in drafted.notes
+    assert not [p for p in drafted.points if p.point.family == "scaling"]

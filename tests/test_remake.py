@@ -24,7 +24,7 @@ def test_report_writes_table_and_plots(folder: Path) -> None:
     assert text == render(synthetic_profile())
     assert (folder / "table.txt").read_text(encoding="utf-8") == text
     names = sorted(path.name for path in folder.iterdir())
-    assert names == ["profile.json", "roofline.png", "roofline.svg", "table.txt"]
+    assert names == ["profile.json", "report.html", "roofline.png", "roofline.svg", "table.txt"]
 
 
 def test_report_without_profile_says_so(tmp_path: Path) -> None:

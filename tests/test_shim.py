@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kernels import CUDA, KERNELS, fma, mix
+from kernels import CUDA, KERNELS, fma, mix, overlap
 from kernels.spec import ITEM_BYTES, CudaFamily, CudaForm, StreamShape
 from tests.shim import host
 from tests.shim.host import Host, Tally, build
@@ -89,13 +89,34 @@ def run_fma(made: Host, form: CudaForm) -> tuple[Any, Any]:
     return fma.decoded(np, form, a), fma.expected(np, form, b, s, threads, 2)
 
 
-RUN = {"stream": run_stream, "mix": run_mix, "fma": run_fma}
+def run_launch(made: Host, form: CudaForm) -> tuple[Any, Any]:
+    """What a kernel of the launch family leaves; the last threads of the smallest have nothing to move."""
+    kind = item_type(form.precision)
+    n = GRID * BLOCK * 4 - 12
+    a, b = random(n, kind, 1), random(n, kind, 2)
+    want = KERNELS[form.kernel].reference(np, a.copy(), b)
+    made.launch(form.entry, GRID, BLOCK, (a, b), np.zeros(1, kind), n)
+    return a, want
+
+
+def run_overlap(made: Host, form: CudaForm) -> tuple[Any, Any]:
+    """A chunk behind another: sums go on from those of before, or every item is stored."""
+    n, count = 2 * (GRID * BLOCK + 5), 5
+    b, before = random(n, np.float64), random(2 * GRID * BLOCK, np.float64, 4)
+    a = np.zeros(n if form.variant == "back" else before.size)
+    made.launch(form.entry, GRID, BLOCK, (a, b, before), np.full(1, overlap.FACTOR), n, count)
+    grown = b * (1.0 + overlap.FACTOR) ** count
+    return (a, grown) if form.variant == "back" else (a.sum(), grown.sum() + before.sum())
+
+
+RUN = {"stream": run_stream, "mix": run_mix, "fma": run_fma, "launch": run_launch, "overlap": run_overlap}
 
 
 def tolerance(form: CudaForm) -> float:
     """Relative: none of chains and mix, whose references round as the device does (x m is exact)."""
     digits = {"fp64": 2.0**-52, "fp32": 2.0**-23}
-    return {"read": 64.0, "triad": 1.0}.get(form.kernel, 0.0) * digits.get(form.precision, 0.0)
+    steps = {"read": 64.0, "triad": 1.0, "pipeline": 64.0}.get(form.kernel, 0.0)
+    return steps * digits.get(form.precision, 0.0)
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda f: f.entry)
@@ -155,7 +176,37 @@ def declared(form: CudaForm, sizes: dict[str, int]) -> Tally:
     return Tally(work.flops, work.reads["DRAM"], work.writes["DRAM"])
 
 
-COSTS = {"stream": stream_costs, "mix": mix_costs, "fma": fma_costs}
+def launch_costs(made: Host, form: CudaForm) -> tuple[Tally, Tally]:
+    """Of one start; nothing at all of the empty kernel."""
+    kind = item_type(form.precision)
+    n = GRID * BLOCK * 4 - 12
+    arrays = random(n, kind, 1), random(n, kind, 2)
+    counted = made.launch(form.entry, GRID, BLOCK, arrays, np.zeros(1, kind), n)
+    work = KERNELS[form.kernel].work(ITEM_BYTES[form.precision], {"n": n}, "DRAM")
+    return counted, Tally(work.flops, work.reads.get("DRAM", 0.0), work.writes.get("DRAM", 0.0))
+
+
+def overlap_costs(made: Host, form: CudaForm) -> tuple[Tally, Tally]:
+    """Of so many more items of every thread: what a thread does once is not in either."""
+    tallies, count = [], 5
+    for rows in (1, 3):
+        b = random(2 * rows * GRID * BLOCK, np.float64)
+        a = np.zeros(b.size)
+        s = np.full(1, overlap.FACTOR)
+        tallies.append(made.launch(form.entry, GRID, BLOCK, (a, b, np.zeros_like(a)), s, b.size, count))
+    n = 4 * GRID * BLOCK
+    return tallies[1] - tallies[0], declared(
+        form, {"n": n, "fma": count, "leaving": n * (form.variant == "back")}
+    )
+
+
+COSTS = {
+    "stream": stream_costs,
+    "mix": mix_costs,
+    "fma": fma_costs,
+    "launch": launch_costs,
+    "overlap": overlap_costs,
+}
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda f: f.entry)
@@ -163,7 +214,7 @@ def test_declared_cost_is_counted(form: CudaForm, hosts: Callable[[str, bool], H
     family = family_of(form)
     counted, said = COSTS[family](hosts(family, True), form)
     assert counted == said
-    assert counted.flops or KERNELS[form.kernel].name in ("write", "copy")
+    assert counted.flops or KERNELS[form.kernel].name in ("write", "copy", "empty", "smallest")
 
 
 def test_what_a_thread_does_once_is_little(hosts: Callable[[str, bool], Host]) -> None:

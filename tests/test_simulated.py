@@ -12,6 +12,7 @@ import pytest
 
 from bench.backends import open_backend
 from bench.backends.simulated import SimulatedBackend
+from bench.backends.simulation import links
 from bench.backends.simulation.truth import catalogue
 from bench.errors import DeviceError
 from bench.profile import roofline
@@ -57,7 +58,7 @@ def rate(what: Point, **changes: object) -> float:
     return (work.bytes(what.level) if what.access != "none" else work.flops) / seconds
 
 
-@pytest.mark.parametrize("name", [n for n in KERNELS if KERNELS[n].family != "mix"])
+@pytest.mark.parametrize("name", [n for n in KERNELS if KERNELS[n].family not in ("mix", *links.FAMILIES)])
 @pytest.mark.parametrize("precision", ["fp64", "fp32"])
 def test_work_is_what_the_kernel_declares(name: str, precision: str) -> None:
     what = point(name, precision, threads=4)
@@ -275,7 +276,7 @@ def test_noise_between_rounds_belongs_to_the_resource() -> None:
 def test_a_point_measures_the_same_in_any_order() -> None:
     values = random_truth(11)
     threads = values["threads"]
-    whats = [point(name, threads=threads) for name in KERNELS]
+    whats = [point(name, threads=threads) for name in KERNELS if KERNELS[name].family not in links.FAMILIES]
     first, second = backend(values), backend(values)
     for device in (first, second):
         device.begin_round(3)
@@ -364,7 +365,8 @@ def test_what_cannot_be_measured_has_its_reason() -> None:
     assert device.unsupported(point("read", level="L4")).endswith("no level L4; it has L1, L2, L3, DRAM")
     unknown = Point("stream", "tetrad", "s1u8", Precision.of("fp64"))
     assert "knows no tetrad; it knows write, read" in device.unsupported(unknown)
-    assert all(device.unsupported(point(name, threads=2)) == "" for name in KERNELS)
+    near = [name for name in KERNELS if KERNELS[name].family not in links.FAMILIES]
+    assert all(device.unsupported(point(name, threads=2)) == "" for name in near)
     with pytest.raises(DeviceError, match="no fp16 arithmetic"):
         device.prepare(point("fma", "fp16"))
 

@@ -19,7 +19,8 @@ from tests.truths import backend, changed, point, random_truth, write_truth
 
 
 def test_the_catalogue_is_complete_and_fictional() -> None:
-    assert list(catalogue()) == ["small-cpu", "big-cpu", "gpu-like", "gpu-large", "gpu-small", "gpu-mig"]
+    known = ["small-cpu", "big-cpu", "gpu-like", "gpu-large", "gpu-small", "gpu-mig", "gpu-pair", "gpu-quad"]
+    assert list(catalogue()) == known
     for name in catalogue():
         device = open_backend(f"sim:{name}").device
         state = "simulated-mig" if name == "gpu-mig" else "simulated"
@@ -57,12 +58,12 @@ def test_numbers_may_be_written_as_people_write_them(tmp_path: Path) -> None:
 def test_identity_changes_with_every_parameter_and_carries_the_device() -> None:
     values = random_truth(3)
     device = backend(values).device
-    for change in ({"seed": 4}, {"p": 2.5}, {"defects": [{"kind": "throttle"}]}, {"naive": 0.2}):
+    for change in ({"seed": 4}, {"p": 2.5}, {"defects": [{"kind": "throttling"}]}, {"naive": 0.2}):
         assert backend(changed(values, **change)).device.identity != device.identity
-    recorded = decode(Device, json.loads(dumps(open_backend("sim:small-cpu+throttle,share=0.5").device)))
+    recorded = decode(Device, json.loads(dumps(open_backend("sim:small-cpu+throttling,share=0.5").device)))
     again = SimulatedBackend.again(recorded)
     assert again.device == recorded
-    original = open_backend("sim:small-cpu+throttle,share=0.5")
+    original = open_backend("sim:small-cpu+throttling,share=0.5")
     what = point("fma", threads=2)
     first, second = (b.measure(b.prepare(what), 10**9, 50) for b in (again, original))
     assert first == second
@@ -128,8 +129,11 @@ FAULTS = [
     ),
     (changed(T, gpu={"compute_capability": 90}, pi={"tf32": 1e12}), "unknown precisions: tf32; known: fp64"),
     (changed(T, naive=0), "device.naive must be positive, got 0"),
-    (changed(T, defects=[{"kind": "rust"}]), "unknown defect 'rust'; valid: noisy-neighbour, throttle"),
-    (changed(T, defects=[{"kind": "throttle", "share": 2}]), "share is a share and must not exceed 1, got 2"),
+    (changed(T, defects=[{"kind": "rust"}]), "unknown defect 'rust'; valid: throttling, stuck-clock"),
+    (
+        changed(T, defects=[{"kind": "throttling", "share": 2}]),
+        "share is a share and must not exceed 1, got 2",
+    ),
     (["threads"], "device must be an object, got list"),
 ]
 
@@ -180,23 +184,23 @@ def test_defects_are_asked_for_behind_the_name(tmp_path: Path, form: str) -> Non
     text = form.format(folder=tmp_path)
     plain = SimulatedBackend.named(text)
     assert plain.defects == ()
-    ill = SimulatedBackend.named(f"{text}+throttle,after=1,share=0.5+noisy-neighbour")
-    assert [type(d).__name__ for d in ill.defects] == ["Throttle", "NoisyNeighbour"]
-    assert ill.device.identity["defects"][0] == {"kind": "throttle", "after": 1.0, "share": 0.5}
-    assert ill.device.slug == f"{plain.device.slug}-throttle-noisy-neighbour"
-    assert ill.device.name == f"{plain.device.name} with throttle, noisy-neighbour"
-    assert ill.device.id == f"{plain.device.id}+throttle,after=1,share=0.5+noisy-neighbour"
+    ill = SimulatedBackend.named(f"{text}+throttling,after=1,share=0.5+noisy-neighbour")
+    assert [type(d).__name__ for d in ill.defects] == ["Throttling", "NoisyNeighbour"]
+    assert ill.device.identity["defects"][0] == {"kind": "throttling", "after": 1.0, "share": 0.5}
+    assert ill.device.slug == f"{plain.device.slug}-throttling-noisy-neighbour"
+    assert ill.device.name == f"{plain.device.name} with throttling, noisy-neighbour"
+    assert ill.device.id == f"{plain.device.id}+throttling,after=1,share=0.5+noisy-neighbour"
 
 
 @pytest.mark.parametrize(
     ("suffix", "message"),
     [
-        ("rust", "unknown defect 'rust'; valid: noisy-neighbour, throttle, out-of-memory"),
-        ("throttle,after", "'after' is not NAME=NUMBER"),
-        ("throttle,after=soon", "'after=soon' is not NAME=NUMBER"),
-        ("throttle,before=1", "throttle has unknown fields: before"),
-        ("throttle,after=-1", "after must be positive, got -1.0"),
-        ("throttle,share=0", "share must be positive, got 0.0"),
+        ("rust", "unknown defect 'rust'; valid: throttling, stuck-clock, memory-clock"),
+        ("throttling,after", "'after' is not NAME=NUMBER"),
+        ("throttling,after=soon", "'after=soon' is not NAME=NUMBER"),
+        ("throttling,before=1", "throttling has unknown fields: before"),
+        ("throttling,after=-1", "after must be positive, got -1.0"),
+        ("throttling,share=0", "share must be positive, got 0.0"),
         ("noisy-neighbour,stretch=1", "stretch must exceed 1, got 1.0"),
         ("out-of-memory,limit_bytes=nan", "limit_bytes must be positive, got nan"),
     ],

@@ -142,19 +142,19 @@ class Tiring(FakeBackend):
 def test_a_round_that_outlasts_the_box_is_cut_short(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     backend = use(monkeypatch, Tiring())
     log = run(tmp_path, preset="standard", families=["fma", "stream", "gemm"])
-    assert backend.now() <= 180 + 2 * GRACE, "only the point that was running may still finish"
+    assert backend.now() <= 180 + 4 * GRACE, "only the point that was running may still finish"
     ends = [n for n in log.notes if n.get("event") == "end"]
     assert [n["complete"] for n in ends] == [True] * (len(ends) - 1) + [False]
 
 
 def test_detail_is_given_up_before_rounds_and_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    backend = use(monkeypatch, FakeBackend(slow={"gemm": 3e6}))
+    backend = use(monkeypatch, FakeBackend(slow={"gemm": 5e5}))
     log = run(tmp_path, preset="standard", families=["fma", "gemm", "stream"])
     assert backend.now() <= 180
     fma = Counter(s.round for s in log.samples if s.point.kernel == "fma" and s.status == "ok" and s.round)
     assert len(fma) >= 5
     gemm = Counter(s.point.key for s in log.samples if s.point.kernel == "gemm")
-    assert len(gemm) == 10 and min(gemm.values()) <= 2, "in the first round, then given up"
+    assert len(gemm) == 28 and min(gemm.values()) <= 2, "in the first round, then given up"
     assert any("points were measured in fewer rounds" in text for text in log.header["not_measured"])
 
 

@@ -106,7 +106,7 @@ def test_verdicts_in_words() -> None:
     assert roofs.verdict(ceiling("pi", G, converged=None, rounds=1)) == "within this process only"
     assert roofs.verdict(ceiling("pi", G, converged=None, rounds=4)) == "few rounds"
     assert roofs.verdict(ceiling("pi", G, contended=0.5, converged=False)) == "did not converge, contended"
-    assert roofs.verdict(ceiling("pi", G, checks={"repetitions": "too few"})) == "contended"
+    assert roofs.verdict(ceiling("pi", G, checks={"repetitions": "fails: too few"})) == "contended"
 
 
 def test_shared_verdict_is_said_once() -> None:
@@ -123,8 +123,9 @@ def test_verdict_of_the_one_thread_value_is_not_lost() -> None:
 
 
 def test_self_checks_are_named_with_their_ceiling() -> None:
-    text = render(replace(synthetic_profile(), ceilings=(ceiling("pi", G, checks={"clock": "fell by 9 %"}),)))
-    assert "clock: fell by 9 % (fma fp64 all/2)" in text
+    fallen = {"clock": "fails: it fell by 9 %"}
+    text = render(replace(synthetic_profile(), ceilings=(ceiling("pi", G, checks=fallen),)))
+    assert "fma fp64: check fails, clock: it fell by 9 %" in text
 
 
 def test_textbook_loop_is_beside_the_ceilings() -> None:

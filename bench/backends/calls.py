@@ -170,7 +170,9 @@ def workload(point: Point, device: Device, native: TimeNative) -> Prepared:
     facts = {"cold": ready.cold, "source": chosen.source, "in_place": chosen.in_place}
     call = Execution(ready, native, itertools.cycle(ready.windows))
     clock = "" if ready.repeat is None else "host"
-    return Prepared(point, lambda amount: chosen.work(sizes), 1, 1, 1, facts, call, clock)
+    cold = chosen.work(sizes)
+    work = Work.at(point.level or "DRAM", cold.flops, cold.reads["DRAM"], cold.writes["DRAM"])
+    return Prepared(point, lambda amount: work, 1, 1, 1, facts, call, clock)
 
 
 def blas_name() -> str:

@@ -16,7 +16,7 @@ from bench.backends import Prepared
 from bench.device import Device
 from bench.errors import DeviceError
 from bench.gpu import bodies, described
-from bench.gpu.batches import Batches, Task
+from bench.gpu.batches import Batch, Task
 from bench.gpu.blas import Cublas
 from bench.gpu.bodies import MOST_LAUNCHES, Bodies, Ready
 from bench.gpu.engine import Engine
@@ -24,18 +24,41 @@ from bench.gpu.faults import ContextLost, translated
 from bench.gpu.products import PRODUCTS, product, work
 from bench.gpu.telemetry import Telemetry, Window
 from bench.profile.records import Point, Precision, Repetitions
+from kernels import KERNELS
 from kernels.spec import Work
 
 WORKLOADS = "bench.workloads.on_gpu"
 """Where workloads of a GPU live, if this version has them: prepare(point, engine) -> Prepared."""
 
-OFFERED = ("fma", "tensor", "stream", "mix", "gemm", "workload")
+MAKERS = {
+    "cache": "bench.gpu.hierarchy:Hierarchy",
+    "scaling": "bench.gpu.hierarchy:Hierarchy",
+    "latency": "bench.gpu.latencies:Latencies",
+    "launch": "bench.gpu.overheads:Overheads",
+    "link": "bench.gpu.copies:Copies",
+    "overlap": "bench.gpu.pipeline:Pipelines",
+    "collective": "bench.gpu.collectives:Collectives",
+    "devices": "bench.gpu.boards:Together",
+}
+"""Families with a file of their own, made of the Bodies (with their engine, device and batches); each has
+variants(kernel, precision, level), unsupported(point), prepare(point). Handles with `measure` time
+themselves."""
+
+OFFERED = ("fma", "tensor", "stream", "mix", "gemm", "workload", *MAKERS)
+
+
+def maker_of(point: Point) -> str:
+    """Which of MAKERS prepares a point; the same work on several GPUs is no matter of its family."""
+    return "devices" if point.family == "scaling" and "devices" in point.sizes else point.family
+
 
 WARM_BATCH = 0.05
 """Seconds of one batch of the warm-up chain."""
 
 FLAT, FLAT_READINGS, LEAST_WARM = 0.01, 6, 0.4
 """The clock is flat when so many readings, batch by batch, differ by less; never before 0.4 s."""
+
+PCIE = ("pcie_generation", "pcie_width")
 
 ENERGY_SECONDS = 1.0
 """A point must run for so long before the energy that it took means anything."""
@@ -49,9 +72,10 @@ class CudaBackend:
     def __init__(self, device: Device, board: Any, engine: Engine | None = None) -> None:
         self.device, self.board = device, board
         self.engine = engine or Engine()
-        self.batches = Batches(self.engine)
         self.bodies = Bodies(self.engine, device)
+        self.batches = self.bodies.batches
         self._libraries: dict[str, Any] = {}
+        self._makers: dict[str, Any] = {}
         self._telemetry = Telemetry(board, now=self.engine.now).__enter__()
         self._lost = ""
 
@@ -68,6 +92,11 @@ class CudaBackend:
         if kernel == "gemm":
             known = PRODUCTS.get(precision.label)
             return known.libraries if known else ()
+        if KERNELS[kernel].family in MAKERS:
+            found: tuple[str, ...] = self._maker(KERNELS[kernel].family).variants(
+                kernel, precision.label, level
+            )
+            return found
         return bodies.variants(self.engine.capability, kernel, precision.label)
 
     def unsupported(self, point: Point) -> str:
@@ -80,6 +109,8 @@ class CudaBackend:
             return f"no GPU implementation of {point.family} in this version"
         if point.family == "workload":
             return "" if find_spec(WORKLOADS) else "no GPU implementation in this version"
+        if point.family in MAKERS:
+            return str(self._maker(maker_of(point)).unsupported(point))
         try:
             product(point) if point.family == "gemm" else bodies.named(point, self.engine.capability)
         except DeviceError as error:
@@ -95,7 +126,8 @@ class CudaBackend:
         try:
             self.engine.stream.use()  # whoever made another current: memory and libraries go by it
             prepared = self._prepare(point)
-            self.batches.start(prepared.handle.task)
+            if task := getattr(prepared.handle, "task", None):
+                self.batches.start(task)
         except ContextLost as error:
             self._lost = str(error)
             raise
@@ -123,11 +155,12 @@ class CudaBackend:
 
     def measure(self, prepared: Prepared, amount: int, n: int) -> Repetitions:
         """n repetitions: a launch of `amount` trips each (chains), else `amount` launches."""
-        task = prepared.handle.task
-        batch = self._guarded(partial(self.batches.run, task, amount, n))
+        batch = self._guarded(partial(self._timed, prepared, amount, n))
         spans = [(start, start + s) for start, s in zip(batch.starts, batch.seconds, strict=True)]
         windows = [self._telemetry.between(*span) for span in spans]
         prepared.facts |= batch.evidence
+        if prepared.point.family in ("link", "overlap"):
+            prepared.facts |= under_load(windows)
         self._add_energy(prepared, spans)
         return Repetitions(
             start=batch.starts,
@@ -156,7 +189,27 @@ class CudaBackend:
 
     # -- inside ------------------------------------------------------------------------------------
 
+    def _timed(self, prepared: Prepared, amount: int, n: int) -> Batch:
+        """The repetitions of a task; of a handle that times itself, its own."""
+        handle = prepared.handle
+        if hasattr(handle, "measure"):
+            taken = handle.measure(amount, n)
+            return Batch(taken.start, taken.seconds)
+        batch = self.batches.run(handle.task, amount, n)
+        prepared.facts |= handle.told(amount, batch)
+        return batch
+
+    def _maker(self, family: str) -> Any:
+        """What prepares the points of a family, loaded when it is asked for."""
+        if family not in self._makers:
+            module, name = MAKERS[family].split(":")
+            self._makers[family] = getattr(import_module(module), name)(self.bodies)
+        return self._makers[family]
+
     def _prepare(self, point: Point) -> Prepared:
+        if point.family in MAKERS:
+            made: Prepared = self._maker(maker_of(point)).prepare(point)
+            return made
         if point.family == "gemm":
             return self._product(point)
         if point.family == "workload":
@@ -224,6 +277,12 @@ def known(windows: list[Window], name: str) -> tuple[float, ...]:
     """One value a repetition, () where the board does not tell it for all."""
     values = [getattr(window, name) for window in windows]
     return () if any(value is None for value in values) else tuple(float(value) for value in values)
+
+
+def under_load(windows: list[Window]) -> dict[str, int]:
+    """Generation and width of the PCIe link while it was used, the most seen; {} where it is not told."""
+    seen = {name: [w for w in (getattr(window, name) for window in windows) if w] for name in PCIE}
+    return {name: max(values) for name, values in seen.items() if values}
 
 
 def is_flat(clocks: list[float | None]) -> bool:

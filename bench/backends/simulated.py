@@ -14,7 +14,8 @@ follows from their size, not from the level that a point claims.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from pathlib import Path
@@ -25,8 +26,11 @@ import numpy as np
 
 from bench.backends import Prepared
 from bench.backends.simulation import cost as price
+from bench.backends.simulation import links
 from bench.backends.simulation.board import Board, gpu_facts, gpu_identity
-from bench.backends.simulation.defects import Call, Defect, OffBy, defect_of, kind_of, parse
+from bench.backends.simulation.clocks import OffBy
+from bench.backends.simulation.defects import defect_of, kind_of, parse
+from bench.backends.simulation.distortion import Call, Defect
 from bench.backends.simulation.truth import Truth, find, truth_of
 from bench.device import Cache, Device
 from bench.errors import DeviceError
@@ -46,22 +50,25 @@ class SimulatedBackend:
 
     def __init__(self, name: str, truth: Truth, defects: Sequence[Defect] = (), id: str = "") -> None:
         self.name, self.truth, self.given = name, truth, tuple(defects)
-        self.defects = (*(defect_of(values) for values in truth.defects), *defects)
+        gpu = truth.gpu is not None
+        self.defects = (*(defect_of(values, gpu) for values in truth.defects), *defects)
         self.device = _device(name, truth, self.defects, id or f"sim:{name}")
         self.board = Board(truth)
+        self._caches = {cache.level for cache in truth.caches}
         self._salt: tuple[str, ...] = ()
-        self._seconds = 0.0
+        self._seconds, self.deadline = 0.0, math.inf
         self.begin_round(0)
 
     @classmethod
     def named(cls, text: str) -> SimulatedBackend:
-        """The device of "NAME", "FILE.yaml", or either with "+defect,setting=number" behind it."""
+        """The device of "NAME", "FILE.yaml", or either with "+defect:severity,setting=number" behind it."""
         cut = text.find("+", max(text.rfind(".yaml"), text.rfind(".yml"), 0))
         cut = len(text) if cut < 0 else cut
         name, truth = find(text[:cut])
         # An absolute path would carry a user's name into the results.
         shown = Path(text[:cut]).name if Path(text[:cut]).is_absolute() else text[:cut]
-        defects = [defect_of(parse(part)) for part in text[cut:].split("+") if part]
+        gpu = truth.gpu is not None
+        defects = [defect_of(parse(part), gpu) for part in text[cut:].split("+") if part]
         return cls(name, truth, defects, f"sim:{shown}{text[cut:]}")
 
     @classmethod
@@ -98,6 +105,11 @@ class SimulatedBackend:
     def unsupported(self, point: Point) -> str:
         """Why `point` cannot be measured here, or "" if it can."""
         name, precision = self.device.name, self.truth.rate_of(point.precision)
+        if point.family in links.FAMILIES:
+            why = links.unsupported(self.truth, point)
+            return f"{name}: {why}" if why else ""
+        if why := links.too_few(self.truth, point):
+            return f"{name}: {why}"
         if precision not in self.truth.pi:
             names = (point.precision.mode, point.precision.inputs)
             why = next(filter(None, map(self.device.precisions.get, names)), "")
@@ -138,7 +150,10 @@ class SimulatedBackend:
         self.board.warm = True
 
     def measure(self, prepared: Prepared, amount: int, n: int) -> Repetitions:
-        """n repetitions of `amount` units; ValueError for an amount that `prepared` does not allow."""
+        """n repetitions of `amount` units; ValueError for an amount that `prepared` does not allow.
+
+        TimeoutError at `deadline` (s of the virtual clock), as a watchdog would end the process.
+        """
         if not (prepared.least <= amount <= prepared.most and amount % prepared.step == 0 and n >= 1):
             raise ValueError(f"{n} x {amount} units: allowed are {prepared.least} to {prepared.most}")
         what: tuple[object, ...] = (*self._salt, prepared.point.key, *self._visit, amount)
@@ -148,11 +163,15 @@ class SimulatedBackend:
         done = self._repetitions(
             self.board.clocked(lambda c: self._model(prepared.handle, amount, normal, c))
         )
-        for i, defect in enumerate(self.defects):
-            chance = self._drawn(*what, f"defect {i}")
-            done = defect.measure(done, Call(prepared, amount, self._slowdown(prepared, amount), chance))
+        calls = [self._call(prepared, amount, *what, f"defect {i}") for i in range(len(self.defects))]
+        for defect, call in zip(self.defects, calls, strict=True):
+            done = defect.measure(done, call)
             done = replace(done, start=self._starts(done.seconds))
-        self._seconds = done.start[-1] + done.seconds[-1]
+        self._seconds = min(self.deadline, done.start[-1] + done.seconds[-1])
+        if self._seconds >= self.deadline:
+            raise TimeoutError(f"{prepared.point.kernel} took too long")
+        for defect, call in zip(self.defects, calls, strict=True):
+            done = defect.told(done, call)
         return done
 
     def release(self, prepared: Prepared) -> None:
@@ -203,16 +222,32 @@ class SimulatedBackend:
         within = self.truth.noise.within
         compute = amount * cost.compute / clock * self._between(f"pi {cost.precision}")
         memory = amount * sum(
-            seconds * self._between(f"beta {level}") / (1.0 if level == "DRAM" else clock)
+            seconds * self._between(f"beta {level}") / (clock if level in self._caches else 1.0)
             for level, seconds in cost.memory
         )
         slow = np.exp(within * (normal + NormalDist().inv_cdf(cost.read_at)))
-        return self.truth.t0 + roofline.seconds(compute, memory, 1.0, 1.0, self.truth.p) * slow
+        start = 0.0 if cost.bare else self.truth.t0
+        return start + roofline.seconds(compute, memory, 1.0, 1.0, self.truth.p) * slow
 
-    def _slowdown(self, prepared: Prepared, amount: int) -> Callable[[float], float]:
+    def _call(self, prepared: Prepared, amount: int, *what: object) -> Call:
         typical = np.zeros(1)
-        full = self._model(prepared.handle, amount, typical)[0]
-        return lambda clock: float(self._model(prepared.handle, amount, typical, clock)[0] / full)
+        return Call(
+            prepared,
+            amount,
+            lambda cost, units, core: float(self._model(cost, units, typical, core)[0]),
+            lambda fill: self._resident(prepared, fill),
+            self._drawn(*what),
+        )
+
+    def _resident(self, prepared: Prepared, fill: float) -> price.Cost:
+        """What the point would cost in arrays that together take `fill` times the last cache."""
+        point, cost = prepared.point, prepared.handle
+        if not self.truth.caches or not cost.allocated:
+            return cost  # type: ignore[no-any-return]
+        last = self.truth.caches[-1]
+        wanted = fill * last.bytes * min(last.instances, point.threads) / cost.allocated
+        sizes = {**point.sizes, "bytes": max(1, int(point.sizes["bytes"] * wanted))}
+        return price.cost(self.truth, replace(point, sizes=sizes))
 
 
 def _device(name: str, truth: Truth, defects: Sequence[Defect], id: str) -> Device:
@@ -230,7 +265,7 @@ def _device(name: str, truth: Truth, defects: Sequence[Defect], id: str) -> Devi
         state="simulated-mig" if gpu and gpu.mig else "simulated",
         threads=truth.threads,
         memory_bytes=int(truth.memory.bytes),
-        caches=tuple(Cache(c.level, int(c.bytes), c.sharers, c.instances) for c in truth.caches),
+        caches=tuple(Cache(c.level, int(c.shown), c.sharers, c.instances) for c in truth.caches if c.shown),
         precisions=truth.precisions,
         identity={
             "device": f"SIMULATED {name}",
@@ -239,5 +274,5 @@ def _device(name: str, truth: Truth, defects: Sequence[Defect], id: str) -> Devi
             "defects": ills,
             **gpu_identity(name, truth),
         },
-        facts={"clock_hz": truth.clock_hz, **gpu_facts(truth)},
+        facts={"clock_hz": truth.clock_hz, **links.facts(truth), **gpu_facts(truth)},
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,7 +17,7 @@ from bench.profile.records import (
     Precision,
     Profile,
 )
-from bench.report import heading
+from bench.report import heading, roofs
 
 TEXT, NUMBER, COUNT, TRUTH = "text", "number", "count", "truth"
 
@@ -76,6 +77,15 @@ KEYS = {
 OF_THE_DEVICE = ("vendor", "arch", "cc", "driver", "cuda", "uuid", "mig")
 """Columns taken from the profile's identity by the same name."""
 
+QUANTITIES = {
+    "pi": "peak_flops",
+    "beta": "bandwidth",
+    "latency": "latency",
+    "t0": "overhead",
+    "capacity": "capacity",
+}
+"""Of ceilings, as tables of published figures name them; an overhead is what the time of nothing takes."""
+
 COLUMNS: dict[str, str] = {**REFERENCE, **RUN, **KEYS}
 
 
@@ -112,7 +122,7 @@ def _ceilings(profile: Profile) -> Iterator[dict[str, Any]]:
     for ceiling in profile.ceilings:
         yield {
             **_measured(ceiling.estimate),
-            "quantity": "peak_flops" if ceiling.quantity == "pi" else "bandwidth",
+            "quantity": QUANTITIES[ceiling.quantity],
             "precision_or_level": _name(ceiling),
             "unit": ceiling.unit,
             "stat": f"{ceiling.statistic}_{ceiling.regime}",
@@ -133,6 +143,16 @@ def _name(ceiling: Ceiling) -> str:
     kernel = ceiling.kernel.removeprefix("cache-")
     if ceiling.quantity == "pi":
         parts = [_types(ceiling.precision), "" if kernel == "fma" else kernel]
+    elif ceiling.quantity != "beta" or roofs.is_link(ceiling):
+        access = "" if ceiling.access == "none" else ceiling.access
+        words = [
+            ceiling.level,
+            kernel,
+            ceiling.variant,
+            access,
+            f"all{ceiling.threads}" * (ceiling.scope in WHOLE),
+        ]
+        parts = [re.sub(r"[ >]+", "_", word).lower() for word in words]
     else:
         inputs = ceiling.precision.inputs
         parts = [ceiling.level.lower(), kernel, "" if inputs == "fp64" else inputs]

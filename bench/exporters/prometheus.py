@@ -9,6 +9,7 @@ from typing import Any
 
 from bench.exporters import refuse_simulated, replacing
 from bench.profile.records import Ceiling, Curve, Profile
+from bench.report import roofs
 from bench.report.heading import device_name
 
 Series = tuple[dict[str, Any], float]
@@ -20,10 +21,29 @@ HELP = {
     "roofline_bandwidth_bytes_per_second": "Measured bandwidth in bytes per second, counted bytes only.",
     "roofline_bandwidth_low_bytes_per_second": "Lower end of the 95 % interval of the bandwidth.",
     "roofline_bandwidth_high_bytes_per_second": "Upper end of the 95 % interval of the bandwidth.",
+    "roofline_latency_seconds": "Measured time of one dependent access in seconds.",
+    "roofline_latency_low_seconds": "Lower end of the 95 % interval of the latency.",
+    "roofline_latency_high_seconds": "Upper end of the 95 % interval of the latency.",
+    "roofline_overhead_seconds": "Measured time of the smallest launch or transfer in seconds.",
+    "roofline_overhead_low_seconds": "Lower end of the 95 % interval of the overhead.",
+    "roofline_overhead_high_seconds": "Upper end of the 95 % interval of the overhead.",
+    "roofline_capacity_bytes": "Bytes that a memory level holds, as its bandwidth or latency tells.",
+    "roofline_capacity_low_bytes": "Lower end of the 95 % interval of the capacity.",
+    "roofline_capacity_high_bytes": "Upper end of the 95 % interval of the capacity.",
     "roofline_ridge_flops_per_byte": "Fitted ridge point: arithmetic intensity where compute begins to bind.",
     "roofline_overlap_ratio": "Fitted overlap of compute and movement at the ridge: 0 serial, 1 hidden.",
     "roofline_measured_timestamp_seconds": "Unix time at which the measurement started.",
 }
+
+
+NAMES = {
+    "pi": "roofline_peak_flops{}",
+    "beta": "roofline_bandwidth{}_bytes_per_second",
+    "latency": "roofline_latency{}_seconds",
+    "t0": "roofline_overhead{}_seconds",
+    "capacity": "roofline_capacity{}_bytes",
+}
+"""Gauge of each quantity; the end of the interval goes before the unit."""
 
 
 def export(profile: Profile, path: Path, allow_simulated: bool = False) -> None:
@@ -54,13 +74,14 @@ def _values(ceiling: Ceiling) -> Iterator[tuple[str, float]]:
     estimate = ceiling.estimate
     for end, value in (("", estimate.value), ("_low", estimate.low), ("_high", estimate.high)):
         if value is not None:
-            pi = ceiling.quantity == "pi"
-            yield f"roofline_peak_flops{end}" if pi else f"roofline_bandwidth{end}_bytes_per_second", value
+            yield NAMES[ceiling.quantity].format(end), value
 
 
 def _labels(ceiling: Ceiling) -> dict[str, Any]:
     names = ("level", "access", "store", "scope", "threads", "operands", "kernel", "statistic", "regime")
-    return {"precision": ceiling.precision.label, **{name: getattr(ceiling, name) for name in names}}
+    labels = {"precision": ceiling.precision.label, **{name: getattr(ceiling, name) for name in names}}
+    plain = ceiling.quantity == "pi" or (ceiling.quantity == "beta" and not roofs.is_link(ceiling))
+    return labels if plain else {**labels, "variant": ceiling.variant}
 
 
 def _fitted(curve: Curve) -> Iterator[tuple[str, dict[str, Any], float]]:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from statistics import median
 from typing import Any
 
-from bench.fitting import in_theory, normal
+from bench import triage
+from bench.fitting import capacity, checks, hierarchy, in_theory, normal, swept
 from bench.fitting.curves import curves, is_square, rate_unit
 from bench.fitting.fit import can_fit
 from bench.fitting.intervals import CAP_CACHE, CAP_PI, MEDIAN, MIN_ROUNDS, P75, memory_cap
@@ -15,6 +16,7 @@ from bench.fitting.pooled import Pooled, pool, usable, winner
 from bench.profile.records import SCHEMA_VERSION, Ceiling, Placement, Point, Profile, Sample
 
 PI_FAMILIES, BETA_FAMILIES = ("fma", "tensor", "gemm"), ("stream", "cache")
+QUANTITIES = ("pi", "beta", "latency", "t0", "capacity")
 UNITS = ("vector", "matrix", "library")
 TYPES = ("fp64", "fp32", "fp16", "bf16", "fp8", "fp4", "int32", "int8")
 
@@ -33,7 +35,8 @@ def _is_textbook(point: Point) -> bool:
 def _is_ceiling(point: Point) -> bool:
     if point.family == "cache":
         return "plateau" in point.sizes
-    return point.family in PI_FAMILIES + BETA_FAMILIES and not _is_textbook(point)
+    doubled = "window" in point.sizes  # for the self-checks: bench/planning/doublings.py
+    return point.family in PI_FAMILIES + BETA_FAMILIES and not _is_textbook(point) and not doubled
 
 
 def _cap(point: Point, state: str) -> float:
@@ -48,11 +51,13 @@ def _group(pooled: Pooled) -> tuple[object, ...]:
     return p.precision, p.level, p.access, p.store, p.scope, p.threads, p.operands, p.kernel, pooled.regime
 
 
-def ceilings(points: Iterable[Pooled], device: Mapping[str, Any]) -> tuple[Ceiling, ...]:
+def ceilings(
+    points: Sequence[Pooled], device: Mapping[str, Any], samples: Sequence[Sample] = ()
+) -> tuple[Ceiling, ...]:
     """One ceiling for every kernel, precision, level, store, scope and regime: its fastest variant.
 
     device: its state, in words joined by "-", decides the cap of a memory bandwidth; its facts say
-    what its units could do in theory.
+    what its units could do in theory.  samples: the raw ones, for the self-checks.
     """
     groups: dict[tuple[object, ...], list[Pooled]] = {}
     for pooled in points:
@@ -63,18 +68,20 @@ def ceilings(points: Iterable[Pooled], device: Mapping[str, Any]) -> tuple[Ceili
         compute = candidates[0].point.family in PI_FAMILIES
         best = winner(candidates, P75 if compute else MEDIAN)
         ceiling = _ceiling(best, compute, _cap(best.point, str(device.get("state", ""))), device)
-        found.append(normal.judged(ceiling, device))
-    return tuple(sorted(found, key=_order))
+        found.append((ceiling, best))
+    made = (normal.judged(c, device) for c in checks.checked(found, points, device, samples))
+    return tuple(sorted(made, key=_order))
 
 
 def _order(c: Ceiling) -> tuple[object, ...]:
-    """Report order: pi before beta, vector, matrix, library, wide types first, near levels first."""
+    """Report order: pi, beta, latency, ...; vector, matrix, library; wide types first, near levels first."""
     inputs = c.precision.inputs
     kind_of = TYPES.index(inputs) if inputs in TYPES else len(TYPES)
     level = LEVEL_ORDER.index(c.level) if c.level in LEVEL_ORDER else len(LEVEL_ORDER)
     regime = REGIME_ORDER.index(c.regime) if c.regime in REGIME_ORDER else len(REGIME_ORDER)
-    kind = (c.quantity != "pi", UNITS.index(c.precision.unit), regime, level)
-    return (*kind, kind_of, c.precision.label, c.kernel, c.store, -c.threads, c.scope, c.operands)
+    kind = (QUANTITIES.index(c.quantity), UNITS.index(c.precision.unit), regime, level)
+    of_level = (c.level, c.access, c.variant) if c.quantity not in ("pi", "beta") else ()
+    return (*kind, kind_of, c.precision.label, c.kernel, c.store, -c.threads, c.scope, c.operands, *of_level)
 
 
 def _ceiling(best: Pooled, compute: bool, cap: float, device: Mapping[str, Any]) -> Ceiling:
@@ -108,7 +115,6 @@ def _ceiling(best: Pooled, compute: bool, cap: float, device: Mapping[str, Any])
         per_clock_per_unit=per_clock,
         share_at_clock=in_theory.share(point, per_clock, estimate.value, device) if clock else None,
         energy_j=_energy(best, estimate.value),
-        checks=_checks(best),
     )
 
 
@@ -144,14 +150,6 @@ def _median(best: Pooled, field: str) -> float | None:
         if len(values) == len(sample.repetitions):
             seen += [v for v, ok in zip(values, sample.repetitions.clean, strict=True) if ok and v > 0]
     return median(seen) if seen else None
-
-
-def _checks(best: Pooled) -> dict[str, str]:
-    """Whether rounds had to use disturbed repetitions, because too few were clean."""
-    fallen = len(best.fallen)
-    if not fallen:
-        return {}
-    return {"repetitions": f"too few were clean in {fallen} of {len(best.by_round)} rounds, so all were used"}
 
 
 def naive(points: Iterable[Pooled], found: Sequence[Ceiling]) -> dict[str, Any]:
@@ -219,12 +217,18 @@ def _placements(
     samples: Sequence[Sample], found: Sequence[Ceiling], sweeps: Sequence[Any]
 ) -> tuple[tuple[Placement, ...], tuple[str, ...]]:
     """Workloads on the roof, and in words those that no roof was measured for."""
-    works = [s for s in samples if s.point.family == "workload" and usable(s)]
+    timed = [s for s in samples if s.point.family == "workload" and usable(s)]
+    works = [s for s in timed if all(seconds > 0 for seconds in s.repetitions.seconds)]
+    broken = tuple(
+        f"workload {s.point.kernel}, round {s.round}: a repetition took no time, so it is not placed"
+        for s in timed
+        if s not in works
+    )
     if not works:
-        return (), ()
+        return (), broken
     from bench.workloads import place
 
-    return place.place(works, found, sweeps), place.unplaced(works, found)
+    return place.place(works, found, sweeps), (*broken, *place.unplaced(works, found))
 
 
 def _facts(header: Mapping[str, Any], samples: Sequence[Sample], found: Sequence[Ceiling]) -> dict[str, Any]:
@@ -251,10 +255,14 @@ def derive(
     """
     device = header.get("device", {})
     points = pool(samples)
-    found = ceilings(points, device)
-    sweeps = curves(points, found)
+    found = ceilings(points, device, samples)
+    sweeps, wider = curves(points, found, device), swept.curves(points, device)
+    beside = hierarchy.ceilings(points, wider, sweeps, device)
+    beside += capacity.memory(device, conditions, samples)
+    found = tuple(sorted((*found, *beside), key=_order))
+    sweeps = (*sweeps, *(curve for curve, _ in wider))
     placements, unplaced = _placements(samples, found, sweeps)
-    return Profile(
+    profile = Profile(
         schema_version=SCHEMA_VERSION,
         identity=dict(header.get("identity", {})),
         provenance=dict(header.get("provenance", {})),
@@ -267,3 +275,5 @@ def derive(
         not_measured=(*not_measured(header, samples), *unplaced),
         facts=_facts(header, samples, found) | {"naive": naive(points, found)},
     )
+    findings = triage.plain(triage.diagnose(profile, samples))
+    return replace(profile, facts={**profile.facts, "findings": findings})

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from bench.fitting import swept
 from bench.fitting.fit import fit_sweep
 from bench.fitting.intervals import MEDIAN, P75, interval, sweep_quantile
 from bench.fitting.pooled import Pooled, winner
@@ -14,6 +16,9 @@ from bench.profile.roofline import INFINITY, attainable, fitted_rate
 
 Key = tuple[str, str, int, str]
 """What makes one curve of a family: mode, scope, threads, precision label."""
+
+OBLONG = "oblong"
+"""Mode of a curve of matrix products with three edges; its plateaus name the `shapes` of its points."""
 
 MODE_ACCESS = {"read-only": "read", "in-place": "update"}
 """The access whose dedicated beta has the traffic mix of each sweep mode."""
@@ -24,20 +29,33 @@ def rate_unit(precision: Precision) -> str:
     return "OP/s" if precision.inputs.startswith("int") else "FLOP/s"
 
 
-def curves(points: Iterable[Pooled], ceilings: Sequence[Ceiling]) -> tuple[Curve, ...]:
-    """Every sweep among `points`; an intensity sweep carries its fits, all carry their plateaus."""
+def curves(
+    points: Iterable[Pooled], ceilings: Sequence[Ceiling], device: Mapping[str, Any] | None = None
+) -> tuple[Curve, ...]:
+    """Every sweep among `points`; an intensity sweep carries its fits, all carry their plateaus.
+
+    device: what its system reports of its caches names the levels of a sweep over working sets.
+    Those of latencies, links and the like are made by bench/fitting/swept.py.
+    """
     groups: dict[tuple[str, Key], list[Pooled]] = {}
     for pooled in points:
         if _is_swept(pooled.point) and pooled.regime == "typical" and pooled.point.operands == "random":
             groups.setdefault((pooled.point.family, _key(pooled)), []).append(pooled)
     order = {"mix": 0, "cache": 1, "gemm": 2}
     keys = sorted(groups, key=lambda g: (order[g[0]], -g[1][2], g[1][3] != "fp64", g[1]))
-    return tuple(_curve(kind, groups[kind, key], ceilings) for kind, key in keys)
+    return tuple(_curve(kind, groups[kind, key], ceilings, device or {}) for kind, key in keys)
 
 
 def _key(pooled: Pooled) -> Key:
     p = pooled.point
-    mode = {"mix": p.kernel.removeprefix("mix-"), "cache": p.access}.get(p.family, p.variant)
+    shared = f"{p.access} shared" if p.level == "shared" else p.access  # memory of its own, beside the caches
+    mode = {"mix": p.kernel.removeprefix("mix-"), "cache": shared}.get(p.family, p.variant)
+    if "whole" in p.sizes:  # one set that all SMs read
+        mode += " whole"
+    if few := p.sizes.get("blocks_per_sm"):
+        mode += f", {few} block{'s' * (few > 1)} an SM"
+    if p.family == "gemm" and not is_square(p):
+        mode = OBLONG
     return mode, p.scope, p.threads, p.precision.label
 
 
@@ -46,6 +64,8 @@ def _x(pooled: Pooled) -> float:
     sizes = pooled.point.sizes
     if pooled.point.family == "mix":
         return pooled.flops / pooled.bytes if pooled.bytes else INFINITY
+    if pooled.point.family == "gemm" and not is_square(pooled.point):
+        return math.exp(sum(math.log(sizes[name]) for name in "mnk") / 3)
     return float(sizes["bytes"] if pooled.point.family == "cache" else sizes["n"])
 
 
@@ -56,7 +76,8 @@ def _setting(pooled: Pooled) -> object:
     """
     sizes = pooled.point.sizes
     size = (sizes["bytes"], sizes.get("window", 0)) if pooled.point.family == "mix" else 0
-    return f"{_x(pooled):.6g}", size
+    shape = tuple(sizes.get(name, 0) for name in "mnk") if pooled.point.family == "gemm" else ()
+    return f"{_x(pooled):.6g}", size, shape
 
 
 def is_square(point: Point) -> bool:
@@ -65,9 +86,9 @@ def is_square(point: Point) -> bool:
 
 
 def _is_swept(point: Point) -> bool:
-    """Whether a point belongs to a curve: no plateau of a cache, no oblong matrix product."""
+    """Whether a point belongs to a curve: no plateau of a cache."""
     if point.family == "gemm":
-        return is_square(point)
+        return True
     return point.family in ("mix", "cache") and "plateau" not in point.sizes
 
 
@@ -141,7 +162,9 @@ def _clock(pooled: Pooled) -> float | None:
     return median(seen) if seen else None
 
 
-def _curve(kind: str, candidates: Sequence[Pooled], ceilings: Sequence[Ceiling]) -> Curve:
+def _curve(
+    kind: str, candidates: Sequence[Pooled], ceilings: Sequence[Ceiling], device: Mapping[str, Any]
+) -> Curve:
     point, mode = candidates[0].point, _key(candidates[0])[0]
     points = _points(kind, candidates)
     # GEMM's compulsory bytes are its traffic at no level, so a beta or ridge fitted to it would mean nothing.
@@ -150,6 +173,13 @@ def _curve(kind: str, candidates: Sequence[Pooled], ceilings: Sequence[Ceiling])
     plateaus = {"mix": _mix_plateaus, "cache": _cache_plateaus, "gemm": _gemm_plateaus}[kind]
     unit = "byte/s" if kind == "cache" else rate_unit(point.precision)
     beside = plateaus(mode, points, fits, [c for c in same if _of(c, kind, point.precision.inputs)])
+    if kind == "cache" and point.level != "shared":
+        count = max(1, *(len(p.rates) for p in points))
+        rates = [p.rates or (p.estimate.value,) * count for p in points]
+        sharers = 1 if "whole" in point.sizes else point.threads  # one set for all, or one for each
+        beside = {**beside, **swept.staircase([p.x for p in points], rates, device, sharers)}
+    if mode == OBLONG:
+        beside = {"shapes": [[c.point.sizes[name] for name in "mnk"] for c, _ in _winners(kind, candidates)]}
     return Curve(kind, mode, point.precision, point.scope, point.threads, unit, points, fits, beside)
 
 
@@ -163,7 +193,8 @@ def _mix_plateaus(
 ) -> Mapping[str, Any]:
     """Dedicated pi and beta of this traffic mix, the fit's share of each, by what the corner overpromises."""
     pi = [c for c in same if c.quantity == "pi" and c.precision.unit == "vector"]
-    beta = [c for c in same if c.level == "DRAM" and c.access == MODE_ACCESS.get(mode, mode)]
+    access = MODE_ACCESS.get(mode.split(",")[0], mode)
+    beta = [c for c in same if c.level == "DRAM" and c.access == access]
     beside: dict[str, Any] = {}
     for name, found in (("pi", pi), ("beta", beta)):
         if found:

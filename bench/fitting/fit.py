@@ -64,7 +64,7 @@ def _fits(points: Sequence[CurvePoint]) -> tuple[Fit, ...]:
     if found:
         sweep, norm = _on_common_ground(sweep, rounds)
     held = None if clocks is None else choice.Held.of(clocks, any(step.clocks for step in found))
-    words = _findings(found, sweep, clocks)
+    words = [*_findings(found, sweep, clocks), *filter(None, [steps.lone(sweep, norm)])]
     fits = [_with_limits(fit, points, found, words) for fit in choice.candidates(sweep, rounds, norm, held)]
     return choice.choose(fits)
 

@@ -10,6 +10,7 @@ from bench import reference
 from bench.errors import FileError
 from bench.fitting.in_theory import in_units
 from bench.profile.records import WHOLE, Ceiling
+from bench.profile.verdict import fails, ok, untested
 from bench.reference import DATASHEET, MEASURED, Figure, Reference
 from bench.report.units import si
 
@@ -17,7 +18,10 @@ CHECK = "normal"
 """The name of this verdict among a ceiling's checks."""
 
 NORMAL, LOW, HIGH, UNJUDGED, UNKNOWN = "normal", "low", "high", "unjudged", "unknown"
-"""The word that each verdict begins with."""
+"""The word that each verdict gives behind ok, fails or not tested."""
+
+ANSWER = {NORMAL: ok, LOW: fails, HIGH: fails, UNJUDGED: untested, UNKNOWN: untested}
+"""How a self-check says it."""
 
 MARGIN = {"pi": 0.15, "beta": 0.10}
 """How far below the lowest published value one is still normal: boards, power limits and drivers differ."""
@@ -55,10 +59,10 @@ def normality(
     try:
         tables = tables or reference.known()
     except FileError as error:
-        return Normality(f"{UNKNOWN}: {error}")
+        return Normality(_said(UNKNOWN, str(error)))
     match = reference.of_device(device, tables)
     if not match.device:
-        return Normality(f"{UNKNOWN}: {match.why}")
+        return Normality(_said(UNKNOWN, match.why))
     figures = tables.of(match.device)
     sheet, published = datasheet(ceiling, figures), measured(ceiling, figures)
     if sheet is None and not published:
@@ -95,7 +99,11 @@ def _text(ceiling: Ceiling, sheet: Figure | None, published: Sequence[Figure]) -
     if sheet:
         parts.append(f"{ceiling.estimate.value / sheet.value:.2f} of the datasheet{_clocks(ceiling, sheet)}")
     parts.append(_published(ceiling, sheet, published) or "no measurement published to compare with")
-    return f"{_verdict(ceiling, sheet, published)}: {', '.join(parts)}"
+    return _said(_verdict(ceiling, sheet, published), ", ".join(parts))
+
+
+def _said(word: str, evidence: str) -> str:
+    return ANSWER[word](f"{word}, {evidence}")
 
 
 def _verdict(ceiling: Ceiling, sheet: Figure | None, published: Sequence[Figure]) -> str:

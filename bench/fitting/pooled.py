@@ -10,8 +10,11 @@ from statistics import median
 from bench.fitting.intervals import MIN_ROUNDS, Rates, clean_rates, interval, quantile, usable_rates
 from bench.profile.records import Interval, Point, Sample
 
-BYTE_FAMILIES = ("stream", "cache")
+BYTE_FAMILIES = ("stream", "cache", "latency", "link", "collective")
 """Families whose rate is byte/s; that of the others is FLOP/s."""
+
+TIMED_FAMILIES = ("launch", "overlap")
+"""Families of which the time of one execution is the result: their rate is executions a second."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +78,15 @@ class Pooled:
 
 
 def work(sample: Sample) -> float:
-    """What the rate of a sample counts: bytes for bandwidth families, else FLOP."""
-    return sample.bytes if sample.point.family in BYTE_FAMILIES else sample.flops
+    """What the rate of a sample counts: bytes for bandwidth families, executions, else FLOP.
+
+    Of a scaling sweep, which runs other families' kernels, whichever its kernel is about.
+    """
+    family = sample.point.family
+    if family in TIMED_FAMILIES:
+        return float(sample.facts.get("amount", 1))
+    moves = family in BYTE_FAMILIES or (family == "scaling" and sample.point.access != "none")
+    return sample.bytes if moves else sample.flops
 
 
 def usable(sample: Sample) -> bool:

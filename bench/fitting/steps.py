@@ -33,6 +33,9 @@ REACHED = 0.85
 DRIFT = 1.25
 """Factor by which bytes may come to move faster along a sweep before that is said."""
 
+ALONE = 0.2
+"""Distance on the log scale from which on a lone point is named, if also 2 SIGMAS of the scatter."""
+
 SAME_CLOCK = 0.5
 """Share of a step that the measured clocks must explain for it to be called a change of clock."""
 
@@ -197,3 +200,19 @@ def drift(sweep: Sweep) -> str:
     return (
         f"bytes move up to {np.exp(rise):.1f} times faster as intensity rises: a cache, or miscounted bytes"
     )
+
+
+def lone(sweep: Sweep, norm: Solution) -> str:
+    """In words, points that lie far from the fit while their neighbours do not: the fit hardly sees them."""
+    order = np.argsort(sweep.log_intensity, kind="stable")
+    off = (sweep.log_rate - log_rates(norm.form, norm.theta, sweep, sweep.shortest))[order]
+    least = max(ALONE, 2 * SIGMAS * 1.4826 * float(np.median(np.abs(off))))
+    far = np.pad(np.abs(off) > least, 1)
+    if len(off) < FEWEST or far.sum() > MOST:
+        return ""
+    alone = far[1:-1] & ~far[:-2] & ~far[2:]
+    said = [
+        f"at {x:.3g} FLOP/byte {np.exp(abs(away)):.2f} times {'above' if away > 0 else 'below'} the others"
+        for x, away in zip(np.exp(sweep.log_intensity[order][alone]), off[alone], strict=True)
+    ]
+    return f"a lone point hardly counts: {', '.join(said)}" if said else ""

@@ -12,7 +12,7 @@ import numpy as np
 from bench.backends import Prepared
 from bench.device import Device
 from bench.errors import DeviceError, VerificationError
-from bench.gpu.batches import Task
+from bench.gpu.batches import Batch, Batches, Task
 from bench.gpu.engine import Engine
 from bench.gpu.launch import Launch, launch_shape, split_variant
 from bench.gpu.modules import Function, entries, lacking
@@ -43,12 +43,16 @@ GUARD = 0xA5
 
 @dataclass
 class Ready:
-    """What a prepared point keeps: its task, its check, and the memory that both use."""
+    """What a prepared point keeps: its task, its check, and the memory that both use.
+
+    told(amount, batch): facts that the device wrote beside its results
+    """
 
     task: Task
     check: Callable[[], None]
     memory: list[Any] = field(default_factory=list)
     close: Callable[[], None] = lambda: None
+    told: Callable[[int, Batch], Mapping[str, Any]] = lambda amount, batch: {}
 
 
 @dataclass(frozen=True)
@@ -89,21 +93,25 @@ def named(point: Point, capability: int) -> tuple[str, CudaForm, int]:
 
 
 class Bodies:
-    """Prepares points of our own functions on one engine."""
+    """Prepares points of our own functions on one engine; `batches` times what is launched there."""
 
     def __init__(self, engine: Engine, device: Device, families: Mapping[str, CudaFamily] = CUDA) -> None:
         self.engine, self.device, self.families = engine, device, families
+        self.batches = Batches(engine)
 
     def prepare(self, point: Point) -> Prepared:
         """Compile, allocate and fill a chain, a stream or a point of the intensity sweep."""
         chosen = self.choose(point)
         if chosen.family in CHAINS:
-            return self._chain(point, chosen)
+            return self.chain(point, chosen, self._shape(chosen))
         return self._mix(point, chosen) if chosen.family == "mix" else self._stream(point, chosen)
 
     def choose(self, point: Point) -> Chosen:
         """The form of a point, compiled, and how many of its blocks an SM holds."""
-        name, form, block = named(point, self.engine.capability)
+        return self.compiled(*named(point, self.engine.capability))
+
+    def compiled(self, name: str, form: CudaForm, block: int) -> Chosen:
+        """A form of family `name`, compiled; DeviceError where an SM does not hold a block of that size."""
         function = self.engine.modules.form(name, self.families[name], form)
         return Chosen(name, form, function, block, self.engine.blocks_per_sm(function, block))
 
@@ -112,7 +120,7 @@ class Bodies:
         held = chosen.blocks_per_sm
         return launch_shape(form.grid, chosen.block, self.device.facts, items, form.items, held)
 
-    def _facts(self, chosen: Chosen, launch: Launch, **more: Any) -> dict[str, Any]:
+    def facts(self, chosen: Chosen, launch: Launch, **more: Any) -> dict[str, Any]:
         """What is kept of the choice: launch shape, registers, occupancy, versions."""
         most, function = self.device.facts.get("max_threads_per_sm"), chosen.function
         threads = chosen.blocks_per_sm * chosen.block
@@ -126,7 +134,7 @@ class Bodies:
             **self.engine.versions(),
         }
 
-    def _launcher(self, chosen: Chosen, launch: Launch, arrays: Sequence[Any], n: int) -> Any:
+    def launcher(self, chosen: Chosen, launch: Launch, arrays: Sequence[Any], n: int) -> Any:
         """launch(count): one launch with a, b, c and s (None where the form has none)."""
         engine, items = self.engine, np.int64(n)
         pointers = tuple(np.uintp(0 if array is None else array.ptr) for array in arrays)
@@ -138,8 +146,9 @@ class Bodies:
 
     # -- chains: everything in registers or shared memory ---------------------------------------
 
-    def _chain(self, point: Point, chosen: Chosen) -> Prepared:
-        launch, form = self._shape(chosen), chosen.form
+    def chain(self, point: Point, chosen: Chosen, launch: Launch) -> Prepared:
+        """Peak chains or matrix instructions in that launch."""
+        form = chosen.form
         purpose = "zeros" if point.operands == "zeros" else "time"
         memory, once = self._chain_launch(chosen, launch, purpose)
 
@@ -151,14 +160,14 @@ class Bodies:
 
         task = Task(f"{point.precision.label} {point.kernel}", once, whole=True)
         ready = Ready(task, lambda: self._check_chain(chosen, task.name), memory)
-        return Prepared(point, work, 1, MOST_TRIPS, 1, self._facts(chosen, launch), ready)
+        return Prepared(point, work, 1, MOST_TRIPS, 1, self.facts(chosen, launch), ready)
 
     def _chain_launch(self, chosen: Chosen, launch: Launch, purpose: str) -> tuple[list[Any], Any]:
         """Results, operands and factor in memory, in that order, and launch(trips)."""
         family, form, engine = CHAINS[chosen.family], chosen.form, self.engine
         a = engine.upload(family.results(np, form, launch.threads))
         b, s = (engine.upload(make(np, form, purpose)) for make in (family.operands, family.start))
-        once = self._launcher(chosen, launch, (a, b, None, s), launch.threads)
+        once = self.launcher(chosen, launch, (a, b, None, s), launch.threads)
         return [a, b, s], once
 
     def _check_chain(self, chosen: Chosen, what: str) -> None:
@@ -198,14 +207,14 @@ class Bodies:
             for seed, name in enumerate("abc", 1)
         ]
         memory.append(engine.upload(np.ones(1, item_type(np, kind))))
-        once = self._launcher(chosen, launch, memory, items)
+        once = self.launcher(chosen, launch, memory, items)
 
         def work(amount: int) -> Work:
             return kernel.work(item, {"n": items, "passes": amount}, point.level)
 
         task = Task(f"{kind} {point.kernel}", lambda amount: once(1), flushed=small)
         ready = Ready(task, lambda: self._check_stream(chosen, point, task.name), memory)
-        facts = self._facts(chosen, launch, items=items, hidden_traffic=0.0)
+        facts = self.facts(chosen, launch, items=items, hidden_traffic=0.0)
         return Prepared(point, work, 1, MOST_LAUNCHES, 1, facts, ready)
 
     def _check_stream(self, chosen: Chosen, point: Point, what: str) -> None:
@@ -220,7 +229,7 @@ class Bodies:
         room = np.concatenate([np.zeros(launch.threads, dtype) if read else a]).view(np.uint8)
         memory = [engine.upload(np.concatenate([room, guard])), engine.upload(b), engine.upload(c)]
         s = engine.upload(np.full(1, CHECK_FACTOR, dtype))
-        self._launcher(chosen, launch, (*memory, s), items)(1)
+        self.launcher(chosen, launch, (*memory, s), items)(1)
         stored = engine.download(memory[0].ptr, room.nbytes + guard.nbytes)[0]
         if not np.array_equal(stored[room.nbytes :], guard):
             raise VerificationError(f"{what} writes behind the end of its array; it is not timed")
@@ -237,7 +246,7 @@ class Bodies:
     def _mix(self, point: Point, chosen: Chosen) -> Prepared:
         engine, kind, form = self.engine, point.precision.inputs, chosen.form
         items, item = self._items(point, chosen), ITEM_BYTES[kind]
-        launch, count = self._shape(chosen, items), trips(point, form)
+        launch, count = self._sparse(point, chosen, self._shape(chosen, items)), trips(point, form)
         data = engine.random(items * item, kind, point.operands)
         s = engine.upload(self._mix_factor(kind, fma.FACTORS[kind]))
         memory, once = self._mix_launch(chosen, launch, data, s, items)
@@ -248,15 +257,23 @@ class Bodies:
             return KERNELS[point.kernel].work(item, sizes, point.level).times(amount)
 
         ready = Ready(task, lambda: self._check_mix(chosen, kind, count, task.name), memory)
-        facts = self._facts(chosen, launch, items=items, trips=count)
+        facts = self.facts(chosen, launch, items=items, trips=count)
         return Prepared(point, work, 1, MOST_LAUNCHES, 1, facts, ready)
+
+    def _sparse(self, point: Point, chosen: Chosen, launch: Launch) -> Launch:
+        """With so many blocks an SM as the point asks for: few of them overlap loads and arithmetic less."""
+        wanted = point.sizes.get("blocks_per_sm", 0)
+        if wanted and chosen.form.grid != "persistent":
+            raise DeviceError(f"{point.kernel} covers its array: its blocks an SM cannot be chosen")
+        most = launch.grid // chosen.blocks_per_sm * wanted
+        return Launch(min(launch.grid, most), launch.block) if wanted else launch
 
     def _mix_launch(self, chosen: Chosen, launch: Launch, data: Any, s: Any, n: int) -> tuple[list[Any], Any]:
         """In place `data` is a; read-only it is b, and a gets one pack of at most 8 byte a thread."""
         if chosen.form.grid == "cover":
-            return [data, s], self._launcher(chosen, launch, (data, None, None, s), n)
+            return [data, s], self.launcher(chosen, launch, (data, None, None, s), n)
         a = self.engine.allocate(8 * launch.threads)
-        return [a, data, s], self._launcher(chosen, launch, (a, data, None, s), n)
+        return [a, data, s], self.launcher(chosen, launch, (a, data, None, s), n)
 
     def _mix_factor(self, kind: str, m: float) -> Any:
         """s: the factor, in every lane of a pack."""

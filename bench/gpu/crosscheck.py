@@ -15,6 +15,7 @@ from typing import Any
 from bench.device import Device
 from bench.fitting.intervals import clean_rates, interval
 from bench.profile.records import Interval, Point, Precision, Sample
+from bench.report.units import si
 from kernels import FAMILIES
 
 LIMIT = 0.02
@@ -178,9 +179,10 @@ def sentence(
     limit: float,
 ) -> str:
     """The verdict in one sentence: which kernel, both figures, what differs, what to try."""
-    figures = [f"{name} {median(r[side] for r in rates):.4g}" for side, name in enumerate(names)]
+    middle = [si(median(r[side] for r in rates), _unit(point), 4) for side in (0, 1)]
+    figures = [f"{name} {value}" for name, value in zip(names, middle, strict=True)]
     apart = f"{100 * (ratio.value - 1):+.1f} % ({_percent(ratio.low)} to {_percent(ratio.high)})"
-    said = f"{_title(point)}: {figures[0]}, {figures[1]} {_unit(point)}, {apart}: {verdict}"
+    said = f"{_title(point)}: {figures[0]}, {figures[1]}, {apart}: {verdict}"
     if verdict == FAULT:
         return f"{said}, more than {100 * limit:g} % apart; {differences(facts)}; {TRY[point.family]}"
     if verdict == UNCLEAR:

@@ -6,16 +6,17 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from bench.device import Cache, Device
 from bench.errors import DeviceError
-from bench.gpu import probe, states
+from bench.gpu import on_chip, probe, states
 from bench.gpu.nvml import Board, Nvml, NvmlAbsent, connect
 from bench.gpu.states import State, state
 from bench.gpu.survey import Gpu, Survey, chosen, environment, survey
-from bench.gpu.visible import PINNED, VARIABLE, Visible, child_environment, of_board
+from bench.gpu.visible import PINNED, VARIABLE, Visible, child_environment, of_board, together
 from bench.host import tree
 
 NEEDS = {
@@ -78,7 +79,14 @@ def _probed(gpu: Gpu, found: Survey) -> Device:
     (said,) = probe.ask([child_environment(gpu.visible)])
     if trouble := trouble_of(gpu, said):
         raise trouble.error(gpu.visible.id)
-    return describe(gpu, said, found.driver, found.note)
+    device = describe(gpu, said, found.driver, found.note)
+    return replace(device, facts={**device.facts, "gpus": _beside(gpu.visible, found)})
+
+
+def _beside(visible: Visible, found: Survey) -> list[int]:
+    """Numbers of the GPUs that can do something together with this one, its own among them."""
+    whole = [gpu.visible.number for gpu in found.gpus if not gpu.visible.profile]
+    return [visible.number] if visible.profile else whole
 
 
 def _gpu_row(gpu: Gpu, said: Mapping[str, Any], found: Survey) -> dict[str, Any]:
@@ -145,11 +153,18 @@ def describe(gpu: Gpu, said: Mapping[str, Any], driver: str = "", note: str = ""
         state=_state(visible, gpu.reading),
         threads=sms,
         memory_bytes=int(said["memory_bytes"]),
-        caches=(Cache("L2", l2, sms, 1),) if l2 else (),
+        caches=_caches(int(said["compute_capability"]), l2, sms),
         precisions=_precisions(int(said["compute_capability"])),
         identity=_identity(gpu, said, name, driver),
         facts=_facts(gpu, said, driver, note),
     )
+
+
+def _caches(capability: int, l2: int, sms: int) -> tuple[Cache, ...]:
+    """L1 of each SM, as large as without shared memory, and L2; what is not known is left out."""
+    l1 = on_chip.l1_bytes(capability)
+    known = (Cache("L1", l1, 1, sms), Cache("L2", l2, sms, 1))
+    return tuple(cache for cache in known if cache.bytes) if l2 else ()
 
 
 def _precisions(capability: int) -> dict[str, str]:
@@ -245,7 +260,8 @@ def in_child(id: str = "cuda:0") -> Device:
     if trouble := trouble_of(gpu, said):
         raise trouble.error(id)
     note = "" if board.library else "no telemetry: NVML cannot be read"
-    return describe(gpu, said, _SESSION[0].driver if _SESSION else "", note)
+    device = describe(gpu, said, _SESSION[0].driver if _SESSION else "", note)
+    return replace(device, facts={**device.facts, "gpus": together(os.environ)})
 
 
 def pin(id: str) -> None:
@@ -263,7 +279,7 @@ _SESSION: list[Nvml] = []
 
 def own_board() -> Board:
     """The board behind this pinned process, for telemetry; a silent one where NVML cannot be read."""
-    token = os.environ.get(VARIABLE, "")
+    token = os.environ.get(VARIABLE, "").partition(",")[0]  # its own comes first
     try:
         if not _SESSION:
             _SESSION.append(connect())

@@ -61,15 +61,15 @@ FILL_SHAPE = (1024, 256)
 class Engine:
     """A GPU in use: allocation, random operands, copies, the flag that the host raises, events."""
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic, ordinal: int = 0) -> None:
         cupy: Any = import_module("cupy")
-        self.cupy = cupy
+        self.cupy, self.ordinal = cupy, ordinal
         self.now = now
         with translated("opening the GPU"):
-            cupy.cuda.Device(0).use()
+            cupy.cuda.Device(ordinal).use()
             self.stream = cupy.cuda.Stream(non_blocking=True)
             self.stream.use()
-            self.properties: Mapping[str, Any] = cupy.cuda.runtime.getDeviceProperties(0)
+            self.properties: Mapping[str, Any] = cupy.cuda.runtime.getDeviceProperties(ordinal)
             mapped = cupy.cuda.runtime.hostAllocMapped | cupy.cuda.runtime.hostAllocPortable
             self._pinned = cupy.cuda.PinnedMemory(64, mapped)
         self.flags = (ctypes.c_int32 * 2).from_address(self._pinned.ptr)

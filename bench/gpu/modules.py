@@ -88,6 +88,8 @@ class Modules:
         with translated(f"loading {form.entry}"):
             if form.shared_bytes:
                 raw.max_dynamic_shared_size_bytes = form.shared_bytes
+            if form.carveout >= 0:
+                raw.preferred_shared_memory_carveout = form.carveout
             return Function(
                 raw.kernel, raw.num_regs, raw.local_size_bytes, raw.max_threads_per_block, form.shared_bytes
             )

@@ -36,7 +36,8 @@ class Survey:
 
 def environment(id: str, root: Path = tree.ROOT, environ: Mapping[str, str] = os.environ) -> dict[str, str]:
     """What the environment of a child that measures this GPU must hold; DeviceError as cuda_device."""
-    return child_environment(chosen(id, survey(root, environ)).visible)
+    found = survey(root, environ)
+    return child_environment(chosen(id, found).visible, [gpu.visible for gpu in found.gpus])
 
 
 def survey(root: Path = tree.ROOT, environ: Mapping[str, str] = os.environ) -> Survey:

@@ -14,6 +14,10 @@ VARIABLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
 PINNED = "ROOFLINE_GPU"
 """Set in a child's environment to the device id that the environment pins: its ordinal 0 is that GPU."""
 
+TOGETHER = "ROOFLINE_GPUS"
+"""Set beside it where there are several whole GPUs, which can do something together: "number=token" of each,
+its own first. A process sees one GPU, unless it measures what goes between them or what they do at once."""
+
 AMBIGUOUS = (
     "its number is counted in PCI order; other CUDA programs here may number the fastest GPU first, "
     "unless CUDA_DEVICE_ORDER=PCI_BUS_ID is set"
@@ -47,13 +51,41 @@ class Visible:
         return f"cuda:{self.number}"
 
 
-def child_environment(visible: Visible) -> dict[str, str]:
-    """What a child's environment must hold so that its CUDA ordinal 0 is this very GPU."""
-    return {
-        ORDER: "PCI_BUS_ID",
-        VARIABLE: visible.token,
-        PINNED: visible.id,
-    }
+def child_environment(visible: Visible, others: Sequence[Visible] = ()) -> dict[str, str]:
+    """What a child's environment must hold so that its CUDA ordinal 0 is this very GPU.
+
+    others: whole GPUs that it may see too once it needs them; a slice works alone
+    """
+    found = {ORDER: "PCI_BUS_ID", VARIABLE: visible.token, PINNED: visible.id}
+    all = (visible, *(other for other in others if other.token != visible.token and not other.profile))
+    if len(all) > 1 and not visible.profile:
+        found[TOGETHER] = ",".join(f"{unit.number}={unit.token}" for unit in all)
+    return found
+
+
+def _together(environ: Mapping[str, str]) -> dict[str, int]:
+    """Number of each GPU by its token, as TOGETHER lists them."""
+    pairs = (word.partition("=") for word in environ.get(TOGETHER, "").split(",") if "=" in word)
+    return {token: int(number) for number, _, token in pairs}
+
+
+def together(environ: Mapping[str, str]) -> list[int]:
+    """Numbers of the GPUs that can do something together, as a pinned process was told; its own at least."""
+    return sorted(_together(environ).values()) or [_pinned_number(environ)]
+
+
+def widened(environ: Mapping[str, str]) -> dict[str, str]:
+    """What lets a pinned process see all GPUs, its own still ordinal 0; nothing where there is but one."""
+    tokens = list(_together(environ))
+    return {VARIABLE: ",".join(tokens)} if len(tokens) > 1 else {}
+
+
+def numbers(environ: Mapping[str, str]) -> tuple[int, ...]:
+    """Numbers (of cuda:N) of the GPUs that this pinned process sees, by its ordinals."""
+    known, seen = _together(environ), environ.get(VARIABLE, "").split(",")
+    if len(seen) > 1 and {*seen} <= {*known}:
+        return tuple(known[token] for token in seen)
+    return (_pinned_number(environ),)
 
 
 def select(boards: Sequence[Board], environ: Mapping[str, str]) -> tuple[Visible, ...]:

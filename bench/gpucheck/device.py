@@ -10,6 +10,7 @@ from typing import Any
 from bench.errors import BenchError, VerificationError
 from bench.gpucheck.bed import SMALL, Bed, sized, small
 from bench.gpucheck.check import OK, Check, passed, skipped, within
+from bench.gpucheck.links import links
 from bench.profile.records import Point
 
 NO_HARDWARE = "a simulated device has none"
@@ -30,7 +31,7 @@ def _results(bed: Bed, name: str, points: list[Point]) -> Check:
     reasons = {bed.backend.unsupported(point) for point in points}
     if "" not in reasons:
         return skipped(name, reasons.pop())
-    loops = {(p.kernel, p.variant, p.sizes.get("fma"), p.operands): small(p) for p in points}
+    loops = {(p.kernel, p.variant, p.access, p.sizes.get("fma"), p.operands): small(p) for p in points}
     right, unfit = 0, ""
     for point in loops.values():
         if time.monotonic() > bed.deadline:
@@ -143,6 +144,89 @@ def flush(bed: Bed) -> Iterator[Check]:
     yield within("flush: cold / warm time of L2/4", cold / warm, 1.15, 50.0)
 
 
+def levels(bed: Bed) -> Iterator[Check]:
+    """Nearer levels are faster, by bandwidth and by latency."""
+    rates = {level: rate for level in ("L1", "L2") if (rate := _beta(bed, level))}
+    if len(rates) < 2:
+        yield skipped("L1 / L2 bandwidth", f"only {', '.join(rates) or 'no level'} is measured here")
+    else:
+        yield within("L1 / L2 bandwidth", rates["L1"] / rates["L2"], 1.2, 20.0)
+    waits = [_chase(bed, level) for level in ("L1", "L2", "DRAM")]
+    found = [wait for wait in waits if wait]
+    if len(found) < 3:
+        yield skipped("latency L1 < L2 < DRAM", "not all of them are measured here")
+    else:
+        said = ", ".join(f"{wait * 1e9:.3g} ns" for wait in found)
+        yield passed("latency L1 < L2 < DRAM", found[0] < found[1] < found[2], said, "rising")
+
+
+def _beta(bed: Bed, level: str) -> float:
+    """Byte/s of the first read point of a level, 0 where there is none."""
+    point = bed.first(lambda p: p.family == "cache" and (p.level, p.access) == (level, "read"))
+    if point is None:
+        return 0.0
+    with bed.prepared(point) as prepared:
+        amount = bed.amount(prepared, SHORT)
+        return prepared.work(amount).bytes(level) / bed.fastest(prepared, amount)
+
+
+def _chase(bed: Bed, level: str) -> float:
+    """Seconds of one load of the only chain in a level, 0 where there is none."""
+    point = bed.first(lambda p: p.family == "latency" and p.level == level and "plateau" in p.sizes)
+    if point is None:
+        return 0.0
+    with bed.prepared(point) as prepared:
+        amount = bed.amount(prepared, SHORT)
+        loads = prepared.work(amount).bytes(level) / point.sizes.get("line", 128)
+        return bed.fastest(prepared, amount) / loads
+
+
+L2_AT_LEAST = {"H200": 9.8e12}
+"""Byte/s that L2 gives at its best working set, by board: RRZE gpu-benches, gpu-l2-cache, H200 at 1.98 GHz,
+sets from 8 to 21 MB."""
+
+
+def l2(bed: Bed) -> Iterator[Check]:
+    """L2 at its best working set reaches what others have published for this board."""
+    name, board = "L2 bandwidth", bed.backend.device.name
+    known = next((rate for words, rate in L2_AT_LEAST.items() if words in board), 0.0)
+    candidates = [p for p in _supported(bed, ("cache",)) if p.level == "L2" and p.access == "read"]
+    flat = {(p.variant, p.sizes["bytes"]): p for p in candidates if "plateau" in p.sizes}
+    if not flat:
+        yield skipped(name, "no set in L2 is measured here")
+        return
+    rates = {key: _beta_of(bed, point) for key, point in flat.items()}
+    (variant, _), best = max(rates.items(), key=lambda item: item[1])
+    said = f"{best / 1e12:.3g} TB/s, {variant}"
+    yield (
+        passed(name, best >= known, said, f"at least {known / 1e12:.3g} TB/s")
+        if known
+        else Check(name, OK, said, "told, not judged")
+    )
+
+
+def _beta_of(bed: Bed, point: Point) -> float:
+    with bed.prepared(point) as prepared:
+        amount = bed.amount(prepared, SHORT)
+        return prepared.work(amount).bytes(point.level) / bed.fastest(prepared, amount)
+
+
+def starts(bed: Bed) -> Iterator[Check]:
+    """A start costs microseconds; one of a replayed graph costs no more than one by itself, a wait more."""
+    found = {p.variant: p for p in _supported(bed, ("launch",)) if p.kernel == "empty"}
+    if not {"plain", "graph", "sync"} <= {*found}:
+        yield skipped("starts of a kernel", "not all ways of starting are measured here")
+        return
+    seconds = {}
+    for variant in ("plain", "graph", "sync"):
+        with bed.prepared(found[variant]) as prepared:
+            amount = min(128, prepared.most) if variant != "sync" else 20
+            seconds[variant] = bed.fastest(prepared, amount) / amount
+    yield within("start of a kernel", 1e6 * seconds["plain"], 0.2, 50.0, "us")
+    yield within("start in a graph / by itself", seconds["graph"] / seconds["plain"], 0.05, 1.2)
+    yield within("round trip / start", seconds["sync"] / seconds["plain"], 1.0, 100.0)
+
+
 def telemetry(bed: Bed) -> Iterator[Check]:
     """Clock, power and temperature of busy repetitions are possible ones."""
     facts, point = bed.backend.device.facts, bed.first(lambda p: p.family == "fma")
@@ -230,6 +314,10 @@ CHECKS: dict[str, Callable[[Bed], Iterable[Check]]] = {
     "doubled bytes": doubled_bytes,
     "more intensity": more_intensity,
     "flush": flush,
+    "levels": levels,
+    "L2": l2,
+    "starts": starts,
+    "links": links,
     "second stream": second_stream,
     "out of memory": out_of_memory,
     "fault of a child": fault_of_a_child,

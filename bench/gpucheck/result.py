@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from bench.gpucheck import links
 from bench.gpucheck.check import OK, Check, passed, skipped, within
 from bench.profile.records import Ceiling, Profile, Sample
 
@@ -25,6 +26,7 @@ def checks(folder: Path) -> Iterator[Check]:
     yield from intervals(profile)
     yield from possible(profile)
     yield from evidence(raw.samples)
+    yield from links.measured(raw.samples, profile)
 
 
 def present(samples: Iterable[Sample], profile: Profile) -> Iterator[Check]:

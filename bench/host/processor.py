@@ -80,6 +80,23 @@ def _reason(precision: str, names: frozenset[str]) -> str:
     return f"this CPU has no native {unit} (needs {', '.join(needed[:-1])} or {needed[-1]})"
 
 
+def nominal_clock(root: Path, cpu: int) -> float | None:
+    """The clock that the maker promises, in Hz, None where nothing tells it.
+
+    As the driver says, else as in the name ("@ 2.90GHz"), else the clock that a virtual machine is shown:
+    without a driver the kernel prints that of the time stamp counter, which runs at the nominal clock.
+    """
+    folder = f"sys/devices/system/cpu/cpu{cpu}/cpufreq"
+    if base := tree.text(root, f"{folder}/base_frequency"):
+        return float(base) * 1e3 if base.isdigit() else None
+    fields = processors(root).get(cpu, {})
+    if named := re.search(r"@\s*([\d.]+)\s*GHz", fields.get("model name", "")):
+        return float(named[1]) * 1e9
+    shown = fields.get("cpu MHz", "")
+    driven = bool(tree.text(root, f"{folder}/scaling_driver"))
+    return float(shown) * 1e6 if re.fullmatch(r"\d+(\.\d+)?", shown) and not driven else None
+
+
 def model_name(root: Path, cpu: int) -> str:
     """The maker's name of the processor; on AArch64 by py-cpuinfo, else by its part number."""
     fields = processors(root).get(cpu, {})

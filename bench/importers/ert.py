@@ -69,7 +69,7 @@ def _run(run: Path, prefix: str) -> Imported:
         sweep for name, tables in geometries.items() for sweep in _sweeps(f"{prefix}{name}", device, tables)
     ]
     stated, remarks = _stated(run / "roofline.json")
-    remarks += ert_words.remarks(known, run.parent.name)
+    remarks = (*ert_words.remarks(known, run.parent.name), *remarks)
     return Imported(NAME, SOURCE, device, tuple(sweeps), stated, tuple(refused), remarks)
 
 
@@ -136,6 +136,7 @@ def _stated(path: Path) -> tuple[tuple[Stated, ...], tuple[str, ...]]:
     if not path.is_file():
         return (), ()
     try:
-        return ert_json.read(text_of(path), path).stated, ()
+        stated = ert_json.read(text_of(path), path).stated
+        return stated, ert_json.guessed(stated)
     except FileError as error:
         return (), (f"its roofline.json says nothing: {error}",)

@@ -8,7 +8,8 @@ is left out.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ BLOCKS = {"gflops": ("pi", "GFLOP/s"), "gbytes": ("beta", "GB/s")}
 """Quantity and unit of each block of values."""
 
 REMARK = "the file holds maxima over runs, without repetitions: nothing can be fitted and no interval given"
+
+
+LEVELS = "its cache levels are the toolkit's guess from the shape of the curve, repeated as it names them"
 
 
 def recognises(text: str) -> bool:
@@ -49,8 +53,13 @@ def read(text: str, path: Path) -> Imported:
                 stated.append(Stated(str(pair[0]).strip(), quantity, value))
     known = _metadata(measured)
     device = ert_words.device(known)
-    remarks = (REMARK, *ert_words.remarks(known))
+    remarks = (REMARK, *guessed(stated), *ert_words.remarks(known))
     return Imported(NAME, SOURCE, device, (), tuple(stated), tuple(refused), remarks)
+
+
+def guessed(stated: Sequence[Stated]) -> tuple[str, ...]:
+    """A remark where levels of caches are among the stated ceilings."""
+    return (LEVELS,) if any(re.fullmatch(r"L\d", s.name) for s in stated) else ()
 
 
 def _value(pair: Any, unit: str) -> float:

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.importers.rows import COARSE, Refusal, Rows, attempt, number, per_byte, point
-from bench.importers.sweep import Imported, Refused, Sweep
+from bench.importers.sweep import Imported, Refused, Stated, Sweep
 from bench.profile.records import CurvePoint
 
 NAME, SOURCE = "mixbench", "mixbench, ekondis/mixbench"
@@ -27,6 +27,8 @@ COLUMNS = 4
 PRECISIONS = {"single": "fp32", "double": "fp64", "half": "fp16", "integer": "int32"}
 UNSUPPORTED = re.compile(r"Warning:\s+(\w+) precision computations are not supported", re.IGNORECASE)
 MODE = re.compile(r"mixbench(?:-\w+)?/([\w-]+)")
+THEORY = re.compile(r"(Compute throughput|Memory bandwidth):\s+([0-9.]+)\s+(?:GFlops|GB/sec)")
+"""What the tool computes from clock and units, fp32 (1e9 FLOP/s), and from the bus (1e9 byte/s)."""
 
 
 def recognises(text: str) -> bool:
@@ -45,6 +47,7 @@ class Block:
     width: int = 0
     rows: dict[str, Rows] = field(default_factory=dict)
     coarse: set[str] = field(default_factory=set)
+    theory: list[Stated] = field(default_factory=list)
 
     def opens(self, header: str) -> None:
         """Which precision stands in which column, by the line above the units."""
@@ -104,7 +107,8 @@ def read(text: str, path: Path) -> Imported:
         before = line
     sweeps = tuple(sweep for block in blocks for sweep in block.sweeps())
     device = " / ".join(dict.fromkeys(block.device for block in blocks if block.device))
-    return Imported(NAME, SOURCE, device, sweeps, refused=tuple(refused))
+    stated = dict.fromkeys(theory for block in blocks for theory in block.theory)
+    return Imported(NAME, SOURCE, device, sweeps, tuple(stated), tuple(refused))
 
 
 def _whole(cells: Sequence[str], width: int) -> bool:
@@ -120,5 +124,9 @@ def _describe(block: Block, line: str) -> None:
         block.device = value.strip()
     if found := MODE.search(line):
         block.mode = found[1]
+    if (found := THEORY.search(line)) and float(found[2]) > 0:
+        pi = found[1].startswith("Compute")
+        name, quantity = ("theoretical fp32", "pi") if pi else ("theoretical DRAM", "beta")
+        block.theory.append(Stated(name, quantity, 1e9 * float(found[2])))
     if found := UNSUPPORTED.search(line):
         block.absent.append(_precision(found[1]))

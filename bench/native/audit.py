@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from bench.native.emit import CHAIN_UNROLL, LINE_BYTES, Form
+from bench.native.dependence import chains
+from bench.native.emit import CHAIN_UNROLL, LINE_BYTES, Form, chase_steps
 from bench.native.isa import Isa
 from kernels.mix import BLOCK_VECTORS
-from kernels.spec import ITEM_BYTES, ChainShape, Kernel, MixShape, StreamShape
+from kernels.spec import ITEM_BYTES, ChainShape, ChaseShape, Kernel, MixShape, StreamShape
 
 KINDS = ("fma", "multiply", "add", "load", "store", "nontemporal", "prefetch", "spill")
 
@@ -32,7 +33,7 @@ def parse(text: str) -> tuple[list[Instruction], dict[str, int]]:
     instructions: list[Instruction] = []
     labels: dict[str, int] = {}
     for raw in text.splitlines():
-        line = re.split(r"\s*(?:#|//|;)", raw, maxsplit=1)[0].strip()
+        line = re.split(r"\s*(?:#(?!-?\w)|//|;)", raw, maxsplit=1)[0].strip()
         if label := re.fullmatch(r"(\.?\w+):", line):
             labels[label[1]] = len(instructions)
         elif line and not line.startswith("."):
@@ -166,7 +167,19 @@ def expected(kernel: Kernel, form: Form, isa: Isa, precision: str) -> dict[str, 
         return {"loop": _stream(kernel, form, isa, item)}
     if isinstance(kernel.shape, MixShape):
         return _mix(kernel, form, isa, item)
+    if isinstance(kernel.shape, ChaseShape):
+        return {"loop": _chase(kernel, form, isa)}
     raise TypeError(f"{kernel.name} has no loop of its own")
+
+
+def _chase(kernel: Kernel, form: Form, isa: Isa) -> Counter[str]:
+    """Every line that the work counts is one load, and every chain ends as many loads deep as a trip has."""
+    steps = chase_steps(form, isa)
+    lines = kernel.work(0, {"n": steps * form.chains, "line": 1}, "L").reads["L"]
+    wanted = Counter({"pointer": int(lines), f"depth {steps}": form.chains})
+    if steps == 1:
+        wanted.update({"slot load": form.chains, "slot store": form.chains})
+    return wanted
 
 
 def _fused(steps: int, isa: Isa) -> Counter[str]:
@@ -216,8 +229,10 @@ def audit(text: str, kernel: Kernel, form: Form, isa: Isa, precision: str) -> li
         rounds = count(found[0], isa) if want["rounds"] else Counter()
         block = count(found[1 if want["rounds"] else 0], isa)
         got = {"block": block - rounds, "rounds": rounds}
+    if isinstance(kernel.shape, ChaseShape):
+        got["loop"] += chains(found[0], isa)
     for name, expectation in want.items():
-        for kind in KINDS:
+        for kind in dict.fromkeys((*KINDS, *got[name], *expectation)):
             if got[name][kind] != expectation[kind]:
                 faults.append(f"{name}: {got[name][kind]} {kind} instructions, declared {expectation[kind]}")
     return faults

@@ -8,164 +8,24 @@ together (memory-level parallelism), software prefetch only where arithmetic fil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 from llvmlite import ir
 
 from bench.native import abi
+from bench.native.emitter import I64 as I64
+from bench.native.emitter import PTR as PTR
+from bench.native.emitter import Emitter, Value
+from bench.native.emitter import Form as Form
 from bench.native.isa import Isa
 from kernels.mix import BLOCK_VECTORS
-from kernels.spec import ITEM_BYTES, ChainShape, MixShape, Shape, StreamShape
+from kernels.spec import ChainShape, ChaseShape, MixShape, Shape, StreamShape
 
-I64, I32, PTR = ir.IntType(64), ir.IntType(32), ir.PointerType()
-SCALAR = {"fp64": ir.DoubleType(), "fp32": ir.FloatType()}
 CHAIN_UNROLL = 4  # steps per iteration: 3 loop instructions beside 4 x chains FMA
+CLOCK_STEPS = 64  # dependent one-cycle instructions per iteration of the clock chain
 PREFETCH_BYTES = 1024  # how far ahead: about the lines that a full reorder window cannot reach
 LINE_BYTES = 64
-
-Value = Any
-Loop = Callable[[Value, list[Value]], list[Value]]
-
-
-@dataclass(frozen=True)
-class Form:
-    """How a loop is laid out: `streams` sub-streams x `vectors` a block, `chains` for the peak
-    chain, nontemporal stores, prefetch ahead, `fma` vector FMAs per block of a mix loop."""
-
-    streams: int = 1
-    vectors: int = 4
-    chains: int = 0
-    nontemporal: bool = False
-    prefetch: bool = False
-    fma: int = 0
-
-
-class Emitter:
-    """One loop function under construction: arguments, counted loops, vector arithmetic."""
-
-    def __init__(self, isa: Isa, precision: str) -> None:
-        self.isa, self.item = isa, ITEM_BYTES[precision]
-        self.lanes = isa.vector_bytes // self.item
-        self.scalar = SCALAR[precision]
-        self.vector = ir.VectorType(self.scalar, self.lanes)
-        self.bits = ir.VectorType(ir.IntType(8 * self.item), self.lanes)
-        self.module = ir.Module(name="loop")
-        self.module.triple = isa.triple
-        self.function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), [PTR]), "loop")
-        self.builder = ir.IRBuilder(self.function.append_basic_block("entry"))
-        intrinsic = f"llvm.fma.v{self.lanes}f{8 * self.item}"
-        kind = ir.FunctionType(self.vector, [self.vector] * 3)
-        self._fma = ir.Function(self.module, kind, intrinsic) if isa.fma else None
-        self._prefetch: Any = None
-
-    def word(self, index: int, kind: Any = I64) -> Value:
-        """Argument word `index` as an integer, pointer or double."""
-        args = self.function.args[0]
-        address = self.builder.gep(args, [ir.Constant(I64, index)], source_etype=I64)
-        return self.builder.load(address, typ=kind)
-
-    def splat(self, word: int) -> Value:
-        """A double argument in every lane."""
-        value = self.word(word, ir.DoubleType())
-        if self.item == 4:
-            value = self.builder.fptrunc(value, self.scalar)
-        vector = ir.Constant(self.vector, ir.Undefined)
-        for lane in range(self.lanes):
-            vector = self.builder.insert_element(vector, value, ir.Constant(I32, lane))
-        return vector
-
-    def fma(self, a: Value, b: Value, c: Value) -> Value:
-        """a * b + c: one instruction where the machine has it, else a multiply and an add."""
-        if self._fma is None:
-            return self.builder.fadd(self.builder.fmul(a, b), c)
-        return self.builder.call(self._fma, [a, b, c])
-
-    def mul(self, a: Value, b: Value) -> Value:
-        """a * b lane by lane."""
-        return self.builder.fmul(a, b)
-
-    def add(self, a: Value, b: Value) -> Value:
-        """a + b lane by lane."""
-        return self.builder.fadd(a, b)
-
-    def zero(self) -> Value:
-        """A vector of zeros."""
-        return ir.Constant(self.vector, [0.0] * self.lanes)
-
-    def at(self, base: Value, offset: Value | int) -> Value:
-        """Address `offset` bytes past `base`."""
-        shift = ir.Constant(I64, offset) if isinstance(offset, int) else offset
-        return self.builder.gep(base, [shift], source_etype=ir.IntType(8))
-
-    def load(self, address: Value) -> Value:
-        """An aligned vector."""
-        return self.builder.load(address, typ=self.vector, align=self.isa.vector_bytes)
-
-    def store(self, value: Value, address: Value, nontemporal: bool = False) -> None:
-        """Store an aligned vector, past the caches when non-temporal."""
-        instruction = self.builder.store(value, address, align=self.isa.vector_bytes)
-        if nontemporal:
-            one = self.module.add_metadata([ir.Constant(I32, 1)])
-            instruction.set_metadata("nontemporal", one)
-
-    def prefetch(self, address: Value) -> None:
-        """Ask for the line at `address` (read, keep in all levels)."""
-        if self._prefetch is None:
-            kind = ir.FunctionType(ir.VoidType(), [PTR, I32, I32, I32])
-            self._prefetch = ir.Function(self.module, kind, "llvm.prefetch.p0")
-        flags = [ir.Constant(I32, flag) for flag in (0, 3, 1)]
-        self.builder.call(self._prefetch, [address, *flags])
-
-    def loop(self, stop: Value, step: int, carried: Sequence[Value], body: Loop) -> list[Value]:
-        """for i in 0, step, ... < stop (any number of trips): body(i, carried) -> carried."""
-        b, before = self.builder, self.builder.block
-        inside, after = b.append_basic_block("body"), b.append_basic_block("after")
-        zero = ir.Constant(I64, 0)
-        b.cbranch(b.icmp_signed("<", zero, stop), inside, after)
-        b.position_at_end(inside)
-        index = b.phi(I64)
-        index.add_incoming(zero, before)
-        phis = [b.phi(v.type) for v in carried]
-        results = body(index, list(phis))
-        last = b.block
-        following = b.add(index, ir.Constant(I64, step))
-        index.add_incoming(following, last)
-        for phi, first, result in zip(phis, carried, results, strict=True):
-            phi.add_incoming(first, before)
-            phi.add_incoming(result, last)
-        b.cbranch(b.icmp_signed("<", following, stop), inside, after)
-        b.position_at_end(after)
-        merged = [b.phi(v.type) for v in carried]
-        for phi, first, result in zip(merged, carried, results, strict=True):
-            phi.add_incoming(first, before)
-            phi.add_incoming(result, last)
-        return merged
-
-    def finish(self, results: Sequence[Value]) -> str:
-        """Store the carried vectors at RESULT and return the module's text."""
-        base = self.word(abi.RESULT, PTR)
-        for j, vector in enumerate(results):
-            self.store(vector, self.at(base, j * self.isa.vector_bytes))
-        self.builder.ret_void()
-        return str(self.module)
-
-    def bases(self, names: Sequence[str], streams: int) -> dict[str, list[Value]]:
-        """First address of every sub-stream of every named array, this repetition's offset added."""
-        words = {"a": abi.A, "b": abi.B, "c": abi.C}
-        part = self.builder.sdiv(self.word(abi.SPAN), ir.Constant(I64, streams))
-        found: dict[str, list[Value]] = {}
-        for name in dict.fromkeys(names):
-            base = self.at(self.word(words[name], PTR), self.word(abi.OFFSET))
-            shifts = [self.builder.mul(part, ir.Constant(I64, j)) for j in range(streams)]
-            found[name] = [self.at(base, shift) for shift in shifts]
-        return found
-
-    def part(self, streams: int) -> Value:
-        """Bytes of one sub-stream."""
-        return self.builder.sdiv(self.word(abi.SPAN), ir.Constant(I64, streams))
 
 
 @cache
@@ -178,6 +38,8 @@ def loop_ir(shape: Shape, form: Form, isa: Isa, precision: str) -> str:
         return _stream(shape, form, Emitter(isa, precision))
     if isinstance(shape, MixShape):
         return _mix(shape, form, Emitter(isa, precision))
+    if isinstance(shape, ChaseShape):
+        return _chase(form, Emitter(isa, precision))
     raise TypeError(f"{type(shape).__name__} has no loop of its own")
 
 
@@ -266,6 +128,58 @@ def _mix(shape: MixShape, form: Form, e: Emitter) -> str:
 
     *acc, checksum = e.loop(e.word(abi.PASSES), 1, start, one_pass)
     return e.finish([*acc, e.builder.bitcast(checksum, e.vector)])
+
+
+def chase_steps(form: Form, isa: Isa) -> int:
+    """Loads of every chain in one trip: 8 from registers; 1 where places do not fit them, and lie in memory.
+
+    16 general registers hold 12 places beside the stack, the counter and its end; 31 hold 24.
+    """
+    return 8 if form.chains <= (12 if isa.x86 else 24) else 1
+
+
+def _chase(form: Form, e: Emitter) -> str:
+    """SPAN trips of `chains` dependent loads in turn; places come from RESULT and go back there."""
+    b, base = e.builder, e.word(abi.RESULT, PTR)
+    slots = [e.at(base, 8 * j) for j in range(form.chains)]
+    steps = chase_steps(form, e.isa)
+
+    def from_registers(_: Value, places: list[Value]) -> list[Value]:
+        for _step in range(steps):
+            places = [b.load(place, typ=PTR) for place in places]
+        return places
+
+    def from_memory(_: Value, none: list[Value]) -> list[Value]:
+        for slot in slots:  # the slot is in L1: some cycles more a step, hidden by so many chains
+            b.store(b.load(b.load(slot, typ=PTR), typ=PTR), slot)
+        return none
+
+    if steps > 1:
+        places = e.loop(e.word(abi.SPAN), 1, [b.load(slot, typ=PTR) for slot in slots], from_registers)
+        for place, slot in zip(places, slots, strict=True):
+            b.store(place, slot)
+    else:
+        e.loop(e.word(abi.SPAN), 1, [], from_memory)
+    return e.finish([])
+
+
+@cache
+def clock_ir(isa: Isa) -> str:
+    """IR of SPAN trips of CLOCK_STEPS dependent additions and exclusive ors of integers.
+
+    Each takes one cycle on every x86-64 and AArch64 core, so that trips x CLOCK_STEPS / s is the clock.
+    """
+    e = Emitter(isa, "fp64")
+    start, by = e.word(abi.A), e.word(abi.B)
+
+    def body(_: Value, x: list[Value]) -> list[Value]:
+        for _step in range(CLOCK_STEPS // 2):
+            x = [e.builder.xor(e.builder.add(x[0], by), by)]
+        return x
+
+    final = e.loop(e.word(abi.SPAN), 1, [start], body)
+    e.builder.store(final[0], e.word(abi.RESULT, PTR))
+    return e.finish([])
 
 
 def fill_ir(isa: Isa) -> str:

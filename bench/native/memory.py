@@ -33,3 +33,19 @@ class Region:
         """Items of `dtype` from byte `offset` on, as a NumPy array on this memory."""
         bytes = items * np.dtype(dtype).itemsize
         return self.array[offset : offset + bytes].view(dtype)
+
+
+def huge_share(region: Region) -> float | None:
+    """Share of the touched memory around a region that lies in huge pages, None where Linux does not say."""
+    found: dict[str, int] = {}
+    inside = False
+    with contextlib.suppress(OSError), open("/proc/self/smaps", encoding="utf-8") as lines:
+        for line in lines:
+            name, *words = line.split()
+            if "-" in name and not name.endswith(":"):
+                first, last = (int(end, 16) for end in name.split("-"))
+                inside = first <= region.address < last
+            elif inside and name in ("Rss:", "AnonHugePages:"):
+                found[name] = int(words[0])
+    resident = found.get("Rss:", 0)
+    return min(1.0, found.get("AnonHugePages:", 0) / resident) if resident else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bench.planning.planned import PRESETS
@@ -16,6 +16,19 @@ VECTOR = (*HEADLINES, "int32", "int8")
 LIBRARY = (*HEADLINES, "tf32", "int8", "fp8", "fp4")
 MATRIX = ("fp16", "bf16", "tf32", "int8", "fp64", "fp8")
 """Precisions that the three units may have, most wanted first."""
+
+ACCESSES = ("read", "write", "update", "copy")
+STARTS = ("plain", "graph", "host", "sync")
+"""Ways in which kernels/launch.py starts a kernel."""
+
+MEANS = {"copy-pageable": ("",), "zero-copy": ("v16 l4 b256",), "managed": ("prefetch", "fault")}
+"""Ways of crossing the host link beside copies of locked memory, and the forms of each."""
+
+
+def fourfold(least: int, most: int) -> tuple[int, ...]:
+    """Powers of two from 2^least to 2^most, every second one."""
+    return tuple(1 << n for n in range(least, most + 1, 2))
+
 
 Shape = tuple[int, int, int]
 """m, n, k of a matrix product."""
@@ -43,6 +56,16 @@ class Budget:
     burst: precisions of chains and products that are also measured cold
     sustained: rounds in which the three headline ceilings run for 10 s each
     visits: a round to each ceiling;  longest: seconds that one product may take
+    caches, shared: accesses in L2 and in shared memory;  swept_sets: accesses swept over working sets
+    sets, chased_sets: working sets an octave of those sweeps, and of the latency (0: levels only)
+    crowds: chains an SM of the concurrency curves;  starts: of an empty kernel
+    smallest: bytes of the smallest kernel;  scaled: precisions of chains on fewer SMs
+    sm_step: factor between numbers of SMs (0: none);  sparse: precisions of the sweep with few blocks an SM
+    transfers: bytes of copies, from locked host memory, within the GPU and to others;  host_ways: accesses
+    other_means: further ways over the host link, with their forms;  other_transfers: their bytes
+    collected: bytes of collectives, where there are several GPUs (and work on all of them, with sm_step)
+    chunks: of the pipelining experiment;  few_chunks: where computing is shorter or longer than moving
+    detail_rounds: in which the points of these curves are measured, the first ones (0: all)
     """
 
     fma: tuple[str, ...]
@@ -62,6 +85,25 @@ class Budget:
     sustained: int
     visits: int
     longest: float
+    caches: tuple[str, ...]
+    shared: tuple[str, ...]
+    swept_sets: tuple[str, ...]
+    sets: float
+    chased_sets: float
+    crowds: tuple[int, ...]
+    starts: tuple[str, ...]
+    smallest: tuple[int, ...]
+    scaled: tuple[str, ...]
+    sm_step: int
+    sparse: tuple[str, ...]
+    transfers: tuple[int, ...]
+    host_ways: tuple[str, ...]
+    other_means: Mapping[str, tuple[str, ...]]
+    other_transfers: tuple[int, ...]
+    collected: tuple[int, ...]
+    chunks: tuple[int, ...]
+    few_chunks: tuple[int, ...]
+    detail_rounds: int
 
 
 BUDGETS = {
@@ -83,6 +125,25 @@ BUDGETS = {
         sustained=0,
         visits=1,
         longest=0.1,
+        caches=("read",),
+        shared=(),
+        swept_sets=(),
+        sets=0,
+        chased_sets=0,
+        crowds=(),
+        starts=("plain",),
+        smallest=(),
+        scaled=(),
+        sm_step=0,
+        sparse=(),
+        transfers=(1 << 16, 1 << 20, 1 << 26),
+        host_ways=("h2d", "d2h"),
+        other_means={},
+        other_transfers=(),
+        collected=(),
+        chunks=(),
+        few_chunks=(),
+        detail_rounds=0,
     ),
     "standard": Budget(
         fma=VECTOR,
@@ -102,6 +163,25 @@ BUDGETS = {
         sustained=1,
         visits=1,
         longest=0.3,
+        caches=ACCESSES,
+        shared=("read", "copy"),
+        swept_sets=("read",),
+        sets=1.0,
+        chased_sets=0.5,
+        crowds=(1, 4, 16, 64, 256),
+        starts=STARTS,
+        smallest=(1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22, 1 << 24),
+        scaled=("fp32",),
+        sm_step=4,
+        sparse=("fp32",),
+        transfers=tuple(1 << n for n in (10, 11, 12, 13, 15, 17, 20, 24, 28)),
+        host_ways=("h2d", "d2h", "both"),
+        other_means=MEANS,
+        other_transfers=tuple(1 << n for n in (16, 20, 24, 27)),
+        collected=fourfold(12, 28),
+        chunks=tuple(1 << n for n in range(7)),
+        few_chunks=(1, 4, 16, 64),
+        detail_rounds=3,
     ),
     "full": Budget(
         fma=VECTOR,
@@ -121,6 +201,25 @@ BUDGETS = {
         sustained=3,
         visits=2,
         longest=1.0,
+        caches=ACCESSES,
+        shared=ACCESSES,
+        swept_sets=ACCESSES,
+        sets=2.0,
+        chased_sets=2.0,
+        crowds=(1, 2, 4, 8, 16, 32, 64, 128, 256),
+        starts=STARTS,
+        smallest=tuple(1 << n for n in range(10, 26)),
+        scaled=("fp32", "fp64"),
+        sm_step=2,
+        sparse=("fp32", "fp64"),
+        transfers=tuple(sorted((1 << 11, 1 << 13, *fourfold(10, 30)))),
+        host_ways=("h2d", "d2h", "both"),
+        other_means=MEANS,
+        other_transfers=fourfold(10, 30),
+        collected=fourfold(10, 32),
+        chunks=tuple(1 << n for n in range(7)),
+        few_chunks=tuple(1 << n for n in range(7)),
+        detail_rounds=0,
     ),
 }
 """By the name of the preset: 1, 3 and 15 minutes."""
@@ -147,6 +246,21 @@ ROWS: tuple[tuple[str, Callable[[Budget], str]], ...] = (
     ("shapes of a product", lambda b: listed(tuple("x".join(map(str, s)) for s in b.shapes))),
     ("... sizes 512 to 16384", lambda b: listed(b.swept)),
     ("... zeros beside random", lambda b: listed(b.zeros)),
+    ("accesses in L2", lambda b: listed(b.caches)),
+    ("... in shared memory", lambda b: listed(b.shared)),
+    ("... swept over working sets", lambda b: listed(b.swept_sets)),
+    ("latency of a level", lambda b: "each" + (", and over working sets" if b.chased_sets else "")),
+    ("... chains an SM", lambda b: listed(tuple(map(str, b.crowds)))),
+    ("starts of an empty kernel", lambda b: listed(b.starts)),
+    ("... sizes of the smallest", lambda b: str(len(b.smallest)) if b.smallest else "–"),
+    ("fewer SMs", lambda b: f"1, {b.sm_step}, {b.sm_step**2}, ..., all" if b.sm_step else "–"),
+    ("intensity sweep, 1 block an SM", lambda b: listed(b.sparse)),
+    ("copies of locked memory", lambda b: f"{', '.join(b.host_ways)} in {len(b.transfers)} sizes"),
+    ("... up to", lambda b: f"{b.transfers[-1] >> 20} MiB"),
+    ("further ways over the host link", lambda b: listed(tuple(b.other_means))),
+    ("chunks of the pipeline", lambda b: f"{b.chunks[0]} to {b.chunks[-1]}" if b.chunks else "–"),
+    ("sizes of collectives, on several GPUs", lambda b: str(len(b.collected)) if b.collected else "–"),
+    ("rounds of such detail", lambda b: str(b.detail_rounds) if b.detail_rounds else "all"),
     ("longest single product", lambda b: f"{b.longest:g} s"),
     ("burst, on a cool device", lambda b: listed(b.burst)),
     ("sustained, 10 s each", lambda b: f"{b.sustained}x in the run" if b.sustained else "–"),

@@ -10,6 +10,7 @@ from bench.errors import ResourceError
 from bench.fitting.in_theory import in_units
 from bench.fitting.intervals import CAP_PI, MEDIAN, P75, memory_cap
 from bench.gpu.rates import flops_per_clock_per_sm
+from bench.planning import gpu_link_points, gpu_memory_points
 from bench.planning.gpu_budget import BUDGETS, SWEEP, Budget, Shape
 from bench.planning.planned import Planned
 from bench.planning.points import CAP_CURVE, MIX, STREAMS, Draft
@@ -19,7 +20,8 @@ from kernels import CUDA
 from kernels.mix import cuda_points
 from kernels.spec import ITEM_BYTES
 
-OFFERED = ("fma", "stream", "mix", "gemm", "tensor", "workload")
+BEYOND = (*gpu_memory_points.FAMILIES, *gpu_link_points.FAMILIES)
+OFFERED = ("fma", "stream", "mix", "gemm", "tensor", *BEYOND, "workload")
 """Families that a GPU has, in the order in which a run begins with them."""
 
 WINDOW = 0.025
@@ -68,11 +70,12 @@ def fill(
     for family in write:
         if family in asked:
             write[family](draft, budget, names, by_name)
+    gpu_memory_points.fill(draft, budget, tuple(asked), tuple(names))
+    gpu_link_points.fill(draft, budget, tuple(asked), tuple(names))
     for point in workloads if "workload" in asked else ():
         lasting = Planned(point, 1, CAP_CURVE, MEDIAN, 0.02, WINDOW, BUDGET, MINIMUM)
         _add(draft, lasting, point.precision.inputs)
     _add_regimes(draft, budget)
-    draft.notes.append("cache: this version measures it on CPUs only")
 
 
 def _chosen(wanted: Sequence[str], known: Sequence[str], names: Sequence[str], by_name: bool) -> list[str]:
@@ -144,6 +147,8 @@ def _mix(draft: Draft, budget: Budget, names: Sequence[str], by_name: bool) -> N
     """The intensity sweep, read-only and in place; its forms follow from the intensity."""
     size, least = array_bytes(draft)
     chosen = [n for n in _chosen(budget.mix, budget.mix, names, by_name) if not draft.device.precisions[n]]
+    if {*chosen} & {*budget.sparse}:
+        gpu_memory_points.few_blocks(draft, budget, size, least)
     for name in chosen:
         for kernel, access, store in MIX if name in budget.both else MIX[:1]:
             write_back = access == "update"

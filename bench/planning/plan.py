@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from bench.device import Device
 from bench.errors import UsageError
-from bench.planning import gpu_points, points
+from bench.planning import doublings, gpu_points, levels, link_points, points
 from bench.planning.planned import PRESETS, Plan, Planned
 from bench.planning.points import Draft
 from bench.profile.records import WHOLE, Point, Precision
@@ -18,10 +18,56 @@ __all__ = ["FAMILIES", "PRESETS", "Plan", "plan", "preset_for"]
 Variants = Callable[[str, Precision, str, int], tuple[str, ...]]
 """variants(kernel, precision, level, threads): forms worth trying, best guess first."""
 
-FAMILIES = ("fma", "stream", "mix", "gemm", "tensor", "cache", "workload")
+FAMILIES = (
+    "fma",
+    "stream",
+    "mix",
+    "gemm",
+    "tensor",
+    "cache",
+    "latency",
+    "scaling",
+    "launch",
+    "link",
+    "overlap",
+    "collective",
+    "workload",
+)
 
-ON_CPU = ("fma", "stream", "mix", "gemm", "cache", "workload")
+ON_CPU = (
+    "fma",
+    "stream",
+    "mix",
+    "gemm",
+    "cache",
+    "latency",
+    "scaling",
+    "launch",
+    "link",
+    "overlap",
+    "workload",
+)
 """What a CPU has of them."""
+
+WRITERS: dict[str, Callable[[Draft], None]] = {
+    "stream": points.streams,
+    "mix": points.mix,
+    "gemm": points.gemm,
+    "cache": levels.cache,
+    "latency": levels.latency,
+    "scaling": levels.scaling,
+    "launch": link_points.launch,
+    "link": link_points.links,
+    "overlap": link_points.overlap,
+}
+"""Who writes the points of a family of a CPU, in this order; fma and workloads need more than the draft."""
+
+
+BESIDE = ("latency", "scaling", "launch", "link", "overlap")
+"""Families on which no placement of a workload rests; nor does one on sweeps over working sets."""
+
+BESIDE_ROUNDS = 3
+"""Rounds of the standard preset that measure them on a CPU: five would take a third of its time box."""
 
 
 def preset_for(minutes: float) -> str:
@@ -72,6 +118,8 @@ def plan(
         gpu_points.fill(draft, asked, names, bool(precisions), workloads)
     else:
         _fill(draft, asked, names, workloads)
+        _few_rounds(draft)
+    doublings.add(draft)
     offered = gpu_points.OFFERED if device.is_gpu else ON_CPU
     draft.notes += [f"{family}: not asked for" for family in offered if family not in asked]
     if not draft.points:
@@ -96,12 +144,19 @@ def _threads(device: Device, asked: int | None) -> int:
 def _fill(draft: Draft, asked: Sequence[str], names: Sequence[str], workloads: Sequence[Point]) -> None:
     if "fma" in asked:
         points.fma(draft, names)
-    write = {"stream": points.streams, "mix": points.mix, "gemm": points.gemm, "cache": points.cache}
-    for family in write if draft.precisions else ():
+    for family, write in WRITERS.items() if draft.precisions else ():
         if family in asked:
-            write[family](draft)
+            write(draft)
     if "workload" in asked:
         points.workloads(draft, workloads)
+
+
+def _few_rounds(draft: Draft) -> None:
+    """In the standard preset what stands beside the roof is measured in the first rounds only."""
+    for key, planned in draft.points.items() if draft.detail == 1 else ():
+        swept = planned.point.family == "cache" and "plateau" not in planned.point.sizes
+        if swept or planned.point.family in BESIDE:
+            draft.points[key] = replace(planned, times=BESIDE_ROUNDS)
 
 
 def _finished(draft: Draft, variants: Variants) -> Plan:

@@ -31,6 +31,13 @@ PRESETS = {
 }
 
 
+TOGETHER = "together"
+"""Name of the process that sees all GPUs: it measures what goes between them and what they do at once."""
+
+PROCESS_OF = dict.fromkeys(("latency", "launch", "scaling", "link", "overlap"), "cache")
+"""Families of a GPU that share a process with another: opening the device would take longer than they do."""
+
+
 @dataclass(frozen=True)
 class Planned:
     """A point with how it is to be measured in one round.
@@ -73,6 +80,13 @@ class Planned:
         """Identity within a round."""
         return f"{self.regime}/{self.point.key}"
 
+    @property
+    def process(self) -> str:
+        """Name of the process that measures it, where families have processes of their own."""
+        if "devices" in self.point.sizes or self.point.level.startswith("peer "):
+            return TOGETHER
+        return PROCESS_OF.get(self.point.family, self.point.family)
+
     def with_variant(self, variant: str) -> Planned:
         """The same point in another form."""
         return replace(self, point=replace(self.point, variant=variant))
@@ -84,6 +98,10 @@ class Planned:
             return self
         point = replace(self.point, sizes={**self.point.sizes, "bytes": half})
         return replace(self, point=point, least_bytes=0.0)
+
+    def each_visit(self) -> tuple[Planned, ...]:
+        """The visits of a round, numbered."""
+        return tuple(replace(self, visit=v) for v in range(self.visits))
 
     def rounds(self, wanted: int) -> int:
         """In how many of `wanted` rounds it is measured."""

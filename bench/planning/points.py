@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 
 from bench.device import Device
-from bench.fitting.intervals import CAP_CACHE, CAP_PI, MEDIAN, P75, memory_cap
+from bench.fitting.intervals import CAP_PI, MEDIAN, P75, memory_cap
 from bench.planning import sizes
 from bench.planning.planned import Planned, Preset
 from bench.profile.records import Point, Precision
@@ -157,53 +157,30 @@ BIG_MATRIX = 1024
 
 
 def gemm(draft: Draft) -> None:
-    """The library's ceiling over sizes on all threads, at one size on one core."""
+    """The library's ceiling over sizes on all threads, at one size on one core; what edges cost."""
     for name, (scope, threads) in product(draft.precisions, draft.scopes):
         found = sizes.matrix_sizes(threads, draft.memory, draft.detail > 0 and scope == "all")
         if scope == "core":
             found = found[:1] if draft.detail else []
+        point = Point("gemm", "gemm", "square", Precision.of(name, "library"), "DRAM")
+        point = replace(point, scope=scope, threads=threads)
         for n in found:
-            precision = Precision.of(name, "library")
-            point = Point("gemm", "gemm", "square", precision, "DRAM", scope=scope, threads=threads)
-            point = replace(point, sizes={"m": n, "n": n, "k": n})
             visits = 2 if draft.detail and n >= BIG_MATRIX else 1
-            draft.add(Planned(point, 1, CAP_PI, P75, 0.01, 4e-3, 0.08, 5, visits=visits))
+            square = replace(point, sizes={"m": n, "n": n, "k": n})
+            draft.add(Planned(square, 1, CAP_PI, P75, 0.01, 4e-3, 0.08, 5, visits=visits))
+        for m, n, k in sizes.oblong_matrices(draft.memory) if draft.detail and scope == "all" else ():
+            oblong = replace(point, variant="oblong", sizes={"m": m, "n": n, "k": k})
+            draft.add(Planned(oblong, 1, CAP_PI, P75, 0.02, 1e-3, 0.03, 8))
 
 
-CACHE = (("cache-read", "read", "none"), ("cache-copy", "copy", "ordinary"))
-SETS_PER_OCTAVE = (0.5, 1.0, 2.0)
-
-
-def cache(draft: Draft) -> None:
-    """A plateau point per level, and the sweep over working sets (copy: plateaus only, unless full)."""
-    for scope, threads in draft.scopes:
-        flat, missing = sizes.plateaus(draft.device, threads)
-        draft.notes += [f"cache plateau of {text}" for text in missing]
-        steps = SETS_PER_OCTAVE[draft.detail]
-        grid = sizes.working_sets(draft.device, threads, draft.memory, steps, fine=draft.detail > 0)
-        for kernel, access, store in CACHE:
-            if draft.detail == 0 and (scope, access) != ("all", "read"):
-                continue
-            precision = Precision.of(draft.precisions[0])
-            point = Point("cache", kernel, "", precision, "", access, store, scope, threads)
-            for level, size in flat.items():
-                sized = {"bytes": size, "plateau": 1}
-                draft.add(_working_set(draft, replace(point, level=level, sizes=sized)), tuned_here=True)
-            swept = draft.detail == 2 or (scope, access) == ("all", "read")
-            for size in grid if swept else ():
-                level = sizes.level_of(draft.device, size, threads)
-                draft.add(_working_set(draft, replace(point, level=level, sizes={"bytes": size})))
-
-
-def _working_set(draft: Draft, point: Point) -> Planned:
-    tune = draft.choice(f"{point.kernel}/{point.precision.label}/{point.level}", point.scope)
-    flat = "plateau" in point.sizes
-    visits = VISITS["cache"][draft.detail] if flat else 1
-    return Planned(point, 0 if flat else 2, CAP_CACHE, MEDIAN, 0.01, 2e-3, 0.024, 6, tune=tune, visits=visits)
+NEAR_ROUNDS = 3
 
 
 def workloads(draft: Draft, found: Sequence[Point]) -> None:
     """Real workloads, at least one whole execution a repetition."""
     for point in found:
+        if point.level != "DRAM":  # what its own instructions take, with operands in a cache
+            draft.add(Planned(point, 1, CAP_CURVE, MEDIAN, 0.02, 1e-3, 0.02, 20, times=NEAR_ROUNDS))
+            continue
         visits = 2 if draft.detail else 1
         draft.add(Planned(point, 1, CAP_CURVE, MEDIAN, 0.02, 1e-3, 0.08, 5, visits=visits))

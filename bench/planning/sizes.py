@@ -56,6 +56,18 @@ def level_of(device: Device, size: float, threads: int) -> str:
     return next(held, "DRAM")
 
 
+def near_level(device: Device, threads: int) -> tuple[str, float] | None:
+    """The cache in which workloads show the rate of their own instructions, and operand bytes that fit.
+
+    The second level where there is one: rows and tiles still pass through the first, as in real work.
+    None on devices whose workloads are not run (simulated ones) or timed by events (GPUs).
+    """
+    if device.kind != "cpu" or not device.caches:
+        return None
+    cache = device.caches[min(1, len(device.caches) - 1)]
+    return cache.level, capacity(cache, threads) * threads / 2
+
+
 def plateaus(device: Device, threads: int) -> tuple[dict[str, int], list[str]]:
     """Working set per thread (byte) that surely lies in each level, and in words what has none.
 
@@ -77,6 +89,35 @@ def plateaus(device: Device, threads: int) -> tuple[dict[str, int], list[str]]:
             )
         lower = max(lower, own)
     return found, missing
+
+
+CHASED = 3.0
+"""A chase's set over what the levels below hold: small, so that a slow walk soon comes round again and other
+tenants of a shared cache push little of it out meanwhile; large enough that little is left below."""
+
+
+def chase_sets(device: Device, memory: float) -> tuple[dict[str, int], list[str]]:
+    """Working set (byte) of one core's pointer chase in each level, DRAM included, and what has none."""
+    found, missing = plateaus(device, 1)
+    lower = 0.0
+    for cache in device.caches:
+        if lower and cache.level in found:
+            found[cache.level] = min(found[cache.level], rounded_set(CHASED * lower))
+        lower = max(lower, capacity(cache, 1))
+    size = beyond_caches(device, 1, memory)
+    if size >= EACH * lower:
+        found["DRAM"] = size
+    else:
+        missing.append(
+            f"DRAM: {printed(size)} may be used, {printed(EACH * lower)} are needed beyond the caches"
+        )
+    return found, missing
+
+
+def beyond_caches(device: Device, threads: int, memory: float) -> int:
+    """Working set (byte a thread) of a chase in DRAM: 4x what a thread has of the last level."""
+    last = max((capacity(cache, threads) for cache in device.caches), default=0.0)
+    return rounded_set(min(TOGETHER * last or LEAST_ARRAY, MEMORY_SHARE * memory / threads))
 
 
 def rounded_set(size: float) -> int:
@@ -115,3 +156,26 @@ def matrix_sizes(threads: int, memory: float, dense: bool) -> list[int]:
     largest = 256 * max(6, min(32, round(6 * math.sqrt(threads / 2))))
     sizes = [256, 512, 1024, largest] if dense else [min(1024, largest), largest]
     return sorted({n for n in sizes if 3 * 8 * n * n <= MEMORY_SHARE * memory})
+
+
+RAGGED = (
+    (23, 29, 19),
+    (47, 53, 61),
+    (101, 89, 97),
+    (509, 491, 13),
+    (487, 11, 521),
+    (17, 503, 479),
+    (4099, 37, 53),
+    (43, 3989, 61),
+    (59, 41, 4001),
+)
+"""m, n, k of products that show what edges cost: small, thin in each way, long in each way.
+
+Primes, since most sizes of real work fill no register tile; even ones alone would flatter by a fifth.
+"""
+
+
+def oblong_matrices(memory: float) -> list[tuple[int, int, int]]:
+    """Those of RAGGED that the memory (byte) holds."""
+    held = MEMORY_SHARE * memory
+    return [(m, n, k) for m, n, k in RAGGED if 8 * (m * k + k * n + m * n) <= held]

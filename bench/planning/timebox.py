@@ -56,7 +56,7 @@ class Ledger:
         return planned.visits * self._visit(planned, scale)
 
     def _visit(self, planned: Planned, scale: float) -> float:
-        scale = 1.0 if planned.times else scale
+        scale = 1.0 if planned.settle else scale
         if cost := self.points.get(planned.key):
             return cost.overhead + max(min(cost.floor, cost.timed), cost.timed * scale / cost.scale)
         seen = self.families.get(planned.point.family)

@@ -18,6 +18,15 @@ class FormatError(ValueError):
     """A record that does not have the published form; the message names the place and the cause."""
 
 
+LEAVES = {str, int, bool, type(None)}
+"""Types whose values are JSON values as they are."""
+
+
+@cache
+def _names(kind: type[Any]) -> tuple[str, ...]:
+    return tuple(f.name for f in dataclasses.fields(kind))
+
+
 def plain(value: Any, where: str = "record") -> Any:
     """Dataclasses, tuples and numbers as JSON values; FormatError on NaN or infinity."""
     if isinstance(value, list | tuple):
@@ -25,9 +34,9 @@ def plain(value: Any, where: str = "record") -> Any:
             return list(value)  # repetitions: thousands of numbers, one look at each
         return [plain(v, f"{where}[{i}]") for i, v in enumerate(value)]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name), f"{where}.{f.name}") for f in dataclasses.fields(value)}
-    if isinstance(value, Mapping):
-        return {str(k): plain(v, f"{where}.{k}") for k, v in value.items()}
+        value = {name: getattr(value, name) for name in _names(type(value))}
+    if isinstance(value, Mapping):  # most leaves need no call, nor a name for what might be wrong with them
+        return {str(k): v if type(v) in LEAVES else plain(v, f"{where}.{k}") for k, v in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
         raise FormatError(f"{where} is {value}: not a number that JSON can carry")
     if value is None or isinstance(value, str | bool | int | float):

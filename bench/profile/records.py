@@ -10,7 +10,8 @@ from typing import Any
 from .interval import Interval as Interval
 
 SCHEMA_VERSION = 1
-"""Version of samples.jsonl and profile.json. History: 1 (2026-11) first published form."""
+"""Version of samples.jsonl and profile.json. History: 1 (2026-11) first published form. A word that a field
+may hold is added without a new version: every file that was valid stays so."""
 
 TOOL_VERSION = "0.1.0"
 
@@ -55,10 +56,10 @@ class Point:
     """What is measured; `key` is its identity for resuming and for pooling rounds.
 
     family, kernel, variant: which loop, and which form of it ("12 chains", "nt s1u4", "numpy")
-    level:   memory level by name (L1, L2, L3, DRAM), "" where memory plays no part
-    access:  read | write | update | copy | triad | none;  store: ordinary | nontemporal | none
+    level:   name of a memory level (DRAM) or link ("host link"), or "";  store: ordinary | nontemporal | none
+    access:  read | write | update | copy | triad | none; of links also h2d | d2h | both | send | exchange
     scope:   core | socket | device | all, with `threads` the number of threads that take part
-    sizes:   what fixes the work, by name (bytes, fma, m, n, k, plateau), integers
+    sizes:   what fixes the work, by name (bytes, fma, m, n, k, plateau, chunks, devices), integers
     """
 
     family: str
@@ -154,9 +155,10 @@ class Sample:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """One measured pi (FLOP/s, OP/s of integers) or beta (byte/s) with what makes it comparable.
+    """One measured figure of a device, such as a pi or a beta, with what makes it comparable.
 
-    quantity: pi | beta;  estimate: median over rounds with the t-interval on logarithms
+    quantity: pi (FLOP/s, OP/s of integers) | beta (byte/s) | latency (s of an access) | t0 (s, overhead that
+    nothing overlaps) | capacity (byte held);  estimate: median over rounds, t-interval on logarithms
     best: best clean repetition seen, of all where too few were clean
     statistic: p75 | median | p90 | best, within a round
     rounds: how many independent rounds (processes) stand behind it;  cap: allowed half-width
@@ -198,7 +200,7 @@ class Ceiling:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """One setting of a sweep: x (FLOP/byte for mix, byte for cache, n for gemm) and its rate.
+    """One setting of a sweep: x, as the curve's kind says, and its rate, or its time in a curve of times.
 
     flops, bytes, seconds: of one repetition
     rates: one a round, of the rounds that the curve has in common; empty where one of them is missing
@@ -250,8 +252,11 @@ class Fit:
 class Curve:
     """A sweep over rounds with the fits to it.
 
-    kind: mix (rate FLOP/s against FLOP/byte) | cache (byte/s against byte) | gemm (FLOP/s against n)
-    mode: read-only | in-place for mix; the access for cache; the shape for gemm
+    kind: mix (FLOP/s against FLOP/byte) | cache, link, collective (byte/s against byte) | gemm (FLOP/s
+    against n) | latency, launch (s against byte) | concurrency (byte/s against bytes in flight) | cores
+    (byte/s or FLOP/s against threads or SMs) | overlap (s against chunks)
+    mode: read-only | in-place for mix; the access for cache; the shape for gemm; in words for the others
+    plateaus: what the analysis found in it (docs/format.md)
     """
 
     kind: str

@@ -10,8 +10,9 @@ Units: F in FLOP, Q in byte, pi in FLOP/s, beta in byte/s, intensity in FLOP/byt
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from .records import Fit
+from .records import Fit, Interval
 
 INFINITY = float("inf")
 
@@ -93,6 +94,21 @@ def held_clock(fit: Fit, intensity: float) -> float:
             share = math.log(intensity / at[i - 1]) / math.log(at[i] / at[i - 1])
             return (clocks[i - 1] + share * (clocks[i] - clocks[i - 1])) / fit.clock_hz
     return clocks[-1] / fit.clock_hz
+
+
+def rescaled(fit: Fit, pi: float, beta: float) -> Fit:
+    """The same form between another pi (FLOP/s) and beta (byte/s): corner and overhead keep their shape."""
+    _positive(pi=pi, beta=beta)
+    up, along = pi / fit.pi.value, beta / fit.beta.value
+    return replace(
+        fit,
+        pi=Interval(pi),
+        beta=Interval(beta),
+        ridge=Interval(pi / beta),
+        pi_c=None if fit.pi_c is None else fit.pi_c * up,
+        beta_c=None if fit.beta_c is None else fit.beta_c * along,
+        held_intensity=tuple(x * up / along for x in fit.held_intensity),
+    )
 
 
 def fitted_seconds(flops: float, moved: float, fit: Fit) -> float:

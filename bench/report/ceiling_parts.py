@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bench.profile.records import Ceiling, Curve, Fit, Interval, Placement, Profile
-from bench.report import grid, heading, normality, roofs
+from bench.report import bands, checks, grid, heading, normality, roofs
 from bench.report.grid import NUMBERS, WORDS, Side
 from bench.report.units import bare, number, percent, plus_minus, si
 
@@ -120,9 +120,9 @@ def compute(profile: Profile) -> Iterable[Text | Table]:
     shared = _shared_verdict(rows)
     yield grid.section("Compute ceilings π", _note(rows, shared))
     yield grid.table(COMPUTE, (_compute_line(row, profile, shared) for row in rows))
-    yield from _circumstanced(others)
+    yield from _circumstanced(rows, others)
     yield from _textbook(profile)
-    yield from (Text(remark, style="dim") for remark in roofs.remarks(row.ceiling for row in rows))
+    yield from _checks(rows + others)
     yield from (Text(line, style="dim") for line in normality.lines(row.ceiling for row in rows))
 
 
@@ -161,27 +161,37 @@ def _worth(c: Ceiling) -> tuple[str, str, str]:
 
 def _usual(rows: Sequence[roofs.Row]) -> tuple[list[roofs.Row], list[roofs.Row]]:
     """Rows of the table, and those that tell of a row in it what it is cold, after long load, or on zeros."""
-    usual = {_same(row.ceiling) for row in rows if not _circumstances(row.ceiling)}
-    others = [row for row in rows if _circumstances(row.ceiling) and _same(row.ceiling) in usual]
+    usual = {bands.same(row.ceiling) for row in rows if not _circumstances(row.ceiling)}
+    others = [row for row in rows if _circumstances(row.ceiling) and bands.same(row.ceiling) in usual]
     return [row for row in rows if row not in others], others
 
 
-def _same(c: Ceiling) -> tuple[object, ...]:
-    return c.quantity, c.precision, c.level, c.access, c.store, c.kernel, c.scope, c.threads
+def _circumstanced(usual: Sequence[roofs.Row], rows: Sequence[roofs.Row]) -> Iterable[Text]:
+    """One line a ceiling: what it is in other circumstances, and the band over all of them as shares.
 
-
-def _circumstanced(rows: Sequence[roofs.Row]) -> Iterable[Text]:
-    """One line a ceiling: "fp32 fma: burst 25.0 TFLOP/s at 1.56 GHz, sustained 19.3 TFLOP/s at 1.20 GHz"."""
+    "fp32 fma: burst 25.0 TFLOP/s at 1.56 GHz, sustained 19.3 TFLOP/s at 1.20 GHz; band 0.77 to 1.00: ..."
+    """
+    spans = {bands.same(band.ceilings[0]): band for band in bands.bands(r.ceiling for r in [*usual, *rows])}
     told: dict[tuple[object, ...], list[str]] = {}
     names: dict[tuple[object, ...], str] = {}
     for row in rows:
         c = row.ceiling
-        names[_same(c)] = f"{c.precision.label if c.quantity == 'pi' else c.level} {c.kernel}"
+        names[bands.same(c)] = f"{c.precision.label if c.quantity == 'pi' else c.level} {c.kernel}"
         parts = [f"{' '.join(_circumstances(c))} {si(c.estimate.value, c.unit)}"]
         parts += [f"at {si(c.clock_hz, 'Hz')}"] if c.clock_hz else []
         parts += [f"({si(c.energy_j, 'J')}/{c.unit.removesuffix('/s')})"] if c.energy_j else []
-        told.setdefault(_same(c), []).append(" ".join(parts))
-    yield from (Text(f"{names[key]}: {', '.join(lines)}", style="dim") for key, lines in told.items())
+        told.setdefault(bands.same(c), []).append(" ".join(parts))
+    for key, lines in told.items():
+        band = spans[key]
+        said = f"{', '.join(lines)}; band {band.low:.2f} to {band.high:.2f}: {band.text}"
+        yield Text(f"{names[key]}: {said}", style="dim")
+
+
+def _checks(rows: Sequence[roofs.Row]) -> Iterable[Text]:
+    """The self-checks that fail, of ceilings and of those on one thread beside them."""
+    measured = [c for row in rows for c in (row.ceiling, row.single) if c]
+    for line in checks.lines(measured):
+        yield Text(line, style="yellow" if checks.MARK in line else "dim")
 
 
 def _textbook(profile: Profile) -> Iterable[Text]:
@@ -199,15 +209,16 @@ def _textbook(profile: Profile) -> Iterable[Text]:
 
 def memory(profile: Profile) -> Iterable[Text | Table]:
     """The section of every measured β with its byte convention, nothing when there is none."""
-    rows, others = _usual(roofs.rows(c for c in profile.ceilings if c.quantity == "beta"))
+    betas = (c for c in profile.ceilings if c.quantity == "beta" and not roofs.is_link(c))
+    rows, others = _usual(roofs.rows(betas))
     if not rows:
         return
     shared = _shared_verdict(rows)
     yield grid.section("Memory ceilings β", _note(rows, shared))
     yield grid.table(MEMORY, (_memory_line(row, profile, shared) for row in rows))
-    yield from _circumstanced(others)
+    yield from _circumstanced(rows, others)
     yield Text(BYTES, style="dim")
-    yield from (Text(remark, style="dim") for remark in roofs.remarks(row.ceiling for row in rows))
+    yield from _checks(rows + others)
     yield from (Text(line, style="dim") for line in normality.lines(row.ceiling for row in rows))
 
 

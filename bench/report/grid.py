@@ -8,6 +8,7 @@ from typing import Literal
 from rich.table import Table
 from rich.text import Text
 
+from bench.report.checks import MARK
 from bench.report.roofs import NOT_CONVERGED
 from bench.report.units import UNKNOWN
 
@@ -15,7 +16,7 @@ Side = Literal["left", "right"]
 NUMBERS: Side = "right"
 WORDS: Side = "left"
 
-ALARMS = (NOT_CONVERGED, "contended")
+ALARMS = (NOT_CONVERGED, "contended", MARK)
 """Words that colour their cell."""
 
 

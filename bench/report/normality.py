@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bench.profile.records import Ceiling
+from bench.profile.verdict import OK, evidence, word
 from bench.report import roofs
 from bench.report.units import percent
 
-USUAL = "normal"
-"""The verdict that needs no line of its own."""
+UNKNOWN = "unknown"
+"""How the evidence begins where no reference figures were found."""
 
 
 def share(ceiling: Ceiling) -> str:
@@ -23,10 +24,10 @@ def lines(ceilings: Iterable[Ceiling]) -> list[str]:
     usual, about = 0, dict[str, list[str]]()
     for c in ceilings:
         said = c.checks.get(roofs.NORMAL, "")
-        if said.startswith(f"{USUAL}:"):
+        if word(said) == OK:
             usual += 1
         elif said:
-            about.setdefault(said, []).append(_name(c))
+            about.setdefault(evidence(said), []).append(name(c))
     told = [f"{', '.join(names)}: {said}" for said, names in about.items() if not _is_unknown(said)]
     unknown = [said for said in about if _is_unknown(said)]
     count = [f"normal: {usual} of them, by datasheet and published measurements"] if usual else []
@@ -34,11 +35,12 @@ def lines(ceilings: Iterable[Ceiling]) -> list[str]:
 
 
 def _is_unknown(said: str) -> bool:
-    return said.startswith("unknown:")
+    return said.startswith(UNKNOWN)
 
 
-def _name(c: Ceiling) -> str:
+def name(c: Ceiling) -> str:
+    """A ceiling in few words: fp32 fma burst, DRAM read."""
     kernel = "" if c.kernel.endswith(c.access) else f" {c.kernel}"
-    name = c.precision.label + f" {c.kernel}" if c.quantity == "pi" else f"{c.level} {c.access}{kernel}"
+    what = c.precision.label + f" {c.kernel}" if c.quantity == "pi" else f"{c.level} {c.access}{kernel}"
     regime = "" if c.regime == "typical" else f" {c.regime}"
-    return name + regime + ("" if c.operands == "random" else f" {c.operands}")
+    return what + regime + ("" if c.operands == "random" else f" {c.operands}")

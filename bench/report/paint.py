@@ -15,6 +15,9 @@ INK, PALE = "#333333", "#777777"
 DASHES = ("-", (0, (5, 1.5)), (0, (2, 1)), "-.")
 """Precisions among several profiles, where the colour tells the profile."""
 
+LINK_DASH: Any = (0, (6, 2, 1, 2))
+"""Bytes over a link are no bytes of a memory level: its diagonal is another kind of line."""
+
 SWEEP_MARKS = {"read-only": "o", "in-place": "^"}
 DOT_MARKS = ("s", "D", "P", "X", "v", "p", "h")
 
@@ -70,7 +73,8 @@ def _diagonals(axes: Any, shown: Scene) -> None:
         ends = (shown.x[0], right)
         if right > shown.x[0]:
             width = 1.3 if line.main and line.text else 0.7 if line.text else 0.4
-            axes.plot(ends, [line.value * x for x in ends], color=ink, linewidth=width, zorder=2)
+            style = {"linewidth": 0.6, "linestyle": LINK_DASH} if line.link else {"linewidth": width}
+            axes.plot(ends, [line.value * x for x in ends], color=ink, zorder=2, **style)
 
 
 def _horizontals(axes: Any, shown: Scene) -> None:
@@ -146,6 +150,8 @@ def _legend(axes: Any, shown: Scene, names: Sequence[str]) -> None:
             entry(precision, linestyle=_dash(shown, precision), linewidth=1.2)
     elif shown.horizontals or shown.diagonals:
         entry("ceiling of a dedicated kernel", linestyle="-", linewidth=1.6)
+    if any(d.link for d in shown.diagonals):
+        entry("link: FLOP per byte that crosses it", linewidth=0.6, linestyle=LINK_DASH)
     if any(h.library for h in shown.horizontals):
         entry("matrix product of the library", linewidth=0.8, linestyle=(0, (4, 2)))
     for mode in dict.fromkeys(s.mode for s in shown.sweeps):

@@ -14,10 +14,12 @@ from bench.importers import load
 from bench.importers.refit import ROUNDS, Refit, refit
 from bench.importers.sweep import Imported, Refused, Stated
 from bench.profile.records import Interval
-from bench.report import grid
+from bench.report import findings, grid
 from bench.report.grid import NUMBERS, WORDS, Side
 from bench.report.labels import shorten
 from bench.report.units import UNKNOWN, bare, number, percent, plus_minus, si
+from bench.triage import plain
+from bench.triage.refitted import refitted, theories
 
 WIDTH, NAME = 140, 36
 """Columns of the text, and of the names of sweeps."""
@@ -82,10 +84,11 @@ def record(
                 "format": imported.format,
                 "source": imported.source,
                 "device": imported.device or None,
-                "remarks": imported.remarks,
+                "remarks": (*imported.remarks, *theories(path, imported)),
                 "sweeps": refits,
                 "stated": imported.stated,
                 "refused": imported.refused,
+                "findings": plain(refitted(path, imported, refits)),
             }
             for imported, refits in found
         ],
@@ -101,19 +104,21 @@ def render(path: Path, found: Sequence[tuple[Imported, Sequence[Refit]]], drawn:
     with console.capture() as captured:
         console.print(Text(f"{NOT_OURS}\nfile     {path}"))
         for imported, refits in found:
-            for part in _parts(imported, refits):
+            for part in _parts(path, imported, refits):
                 console.print(part)
         if drawn:
             console.print(Text(f"\ndrawn: {', '.join(map(str, drawn))}"))
     return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
 
 
-def _parts(imported: Imported, refits: Sequence[Refit]) -> Iterator[Text | Table]:
+def _parts(path: Path, imported: Imported, refits: Sequence[Refit]) -> Iterator[Text | Table]:
     yield Text(f"format   {imported.format}: {imported.source}")
     yield Text(f"device   {imported.device or 'not named in the file'}")
-    yield from (Text(f"note     {remark}", style="yellow") for remark in imported.remarks)
+    remarks = (*imported.remarks, *theories(path, imported))
+    yield from (Text(f"note     {remark}", style="yellow") for remark in remarks)
     if refits:
         yield from _roofs(refits)
+    yield from findings.of_file(refitted(path, imported, refits))
     if imported.stated:
         yield grid.section("Ceilings that the file states", "not measured here, no interval")
         yield grid.table(STATED, _stated(imported.stated))

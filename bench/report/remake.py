@@ -1,4 +1,4 @@
-"""Remakes what people read in a result folder, table and plot, from its profile."""
+"""Remakes what people read in a result folder, table, plots and page, from its profile."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ import os
 from pathlib import Path
 
 from bench.errors import FileError, ResourceError
-from bench.report import plot, table
+from bench.report import hierarchy_plot, page, plot, table
 
-TABLE, SVG, PNG = "table.txt", "roofline.svg", "roofline.png"
+TABLE, SVG, PNG, PAGE = "table.txt", "roofline.svg", "roofline.png", "report.html"
+LEVELS_SVG, LEVELS_PNG = "hierarchy.svg", "hierarchy.png"
 
 
 def report(folder: Path) -> str:
-    """Write table.txt, roofline.svg and roofline.png of a result folder; returns the table's text.
+    """Write the table, the plots and the page of a result folder; returns the table's text.
+
+    The plots of the hierarchy are only there when it was measured.
 
     Each file appears whole or not at all. FileError when the profile is missing or corrupt,
     ResourceError when the folder cannot be written.
@@ -26,6 +29,10 @@ def report(folder: Path) -> str:
     try:
         _write(folder / TABLE, text)
         plot.draw([profile], folder / SVG, folder / PNG)
+        plots = {"roofline": folder / SVG}
+        if hierarchy_plot.draw(profile, folder / LEVELS_SVG, folder / LEVELS_PNG):
+            plots["hierarchy of memory and links"] = folder / LEVELS_SVG
+        _write(folder / PAGE, page.render(profile, text, plots))
     except OSError as error:
         raise ResourceError(
             f"cannot write the report into {folder} ({error.strerror or error}): make the folder writable, "

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from bench.profile.records import Ceiling, Curve, Fit, Profile
+from bench.report import checks
 
 REGIMES = ("typical", "sustained", "burst")
 """Which regime makes the roof when several were measured, first choice first."""
@@ -34,6 +36,39 @@ class Row:
 
     ceiling: Ceiling
     single: Ceiling | None = None
+
+
+MEMORY = re.compile(r"L\d.*|DRAM|shared")
+"""Names of memory levels; whatever else moves bytes is a link."""
+
+
+WITHIN = ("device", "page cache")
+"""Links whose two ends are one memory: no slope of their own beside its."""
+
+
+def is_link(ceiling: Ceiling) -> bool:
+    """Whether a beta is of a link or a collective, which bytes cross, and not of a memory level."""
+    return ceiling.quantity == "beta" and not MEMORY.fullmatch(ceiling.level)
+
+
+def links(profile: Profile) -> list[Ceiling]:
+    """The best way over each kind of link, one direction before both, fastest link first.
+
+    Pairs of peers or of memory nodes share a line; collectives, and copies inside one memory, have none.
+    """
+    best: dict[str, Ceiling] = {}
+    for c in profile.ceilings:
+        if not is_link(c) or c.level.endswith(" devices") or c.level in WITHIN:
+            continue
+        kind = c.level.split(" ")[0] if ">" in c.level else c.level
+        old = best.setdefault(kind, c)
+        if _one_way(c) > _one_way(old):
+            best[kind] = c
+    return sorted(best.values(), key=lambda c: -c.estimate.value)
+
+
+def _one_way(c: Ceiling) -> tuple[bool, float]:
+    return c.access not in ("both", "exchange"), c.estimate.value
 
 
 def rows(ceilings: Iterable[Ceiling]) -> list[Row]:
@@ -78,10 +113,10 @@ def types(c: Ceiling) -> tuple[str, str, str]:
 
 
 def diagonals(profile: Profile) -> list[Ceiling]:
-    """The best beta of each level and access at most threads, slowest access first in each level."""
+    """The best beta of each memory level and access at most threads, slowest access first in each level."""
     best: dict[tuple[str, str], Ceiling] = {}
     for c in profile.ceilings:
-        if c.quantity != "beta":
+        if c.quantity != "beta" or is_link(c):
             continue
         old = best.setdefault((c.level, c.access), c)
         if (c.threads, c.estimate.value) > (old.threads, old.estimate.value):
@@ -122,22 +157,11 @@ def verdict(ceiling: Ceiling) -> str:
     unknown = PROCESS_ONLY if ceiling.rounds < 2 else FEW_ROUNDS
     words = {None: unknown, False: NOT_CONVERGED, True: ""}[ceiling.converged]
     parts = [words] if words else []
-    if ceiling.contended >= CONTENDED or TOO_FEW_CLEAN in ceiling.checks:
+    if ceiling.contended >= CONTENDED or TOO_FEW_CLEAN in checks.failing(ceiling):
         parts.append("contended")
+    if checks.is_marked(ceiling):
+        parts.append(checks.MARK)
     return ", ".join(parts) or "ok"
-
-
-def remarks(ceilings: Iterable[Ceiling]) -> list[str]:
-    """What other self-checks say, with the ceilings that each is about."""
-    about: dict[str, list[str]] = {}
-    for c in ceilings:
-        for name, said in c.checks.items():
-            if name not in (TOO_FEW_CLEAN, NORMAL) and said not in ("", "ok"):
-                label = " ".join(
-                    filter(None, (c.level, c.kernel, c.precision.label, f"{c.scope}/{c.threads}"))
-                )
-                about.setdefault(f"{name}: {said}", []).append(label)
-    return [f"{said} ({', '.join(labels)})" for said, labels in about.items()]
 
 
 def missing(profile: Profile) -> list[str]:

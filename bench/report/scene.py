@@ -30,7 +30,7 @@ class Horizontal:
 class Diagonal:
     """A measured beta in byte/s; text is "" for lines that share the label of a neighbour.
 
-    side: +1 label above the line, -1 below, 0 on it;  main: of the level behind all caches
+    side: +1 label above the line, -1 below, 0 on it;  main: of the level behind all caches;  link: of a link
     """
 
     profile: int
@@ -38,6 +38,7 @@ class Diagonal:
     text: str
     side: int
     main: bool
+    link: bool = False
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,8 @@ def _diagonals(index: int, profile: Profile, several: bool) -> Iterator[Diagonal
         else:
             best = next((c for c in found if c.access == "read"), found[-1])
             yield Diagonal(index, best.estimate.value, _beta(best), 0, False)
+    for c in roofs.links(profile):
+        yield Diagonal(index, c.estimate.value, f"{_beta(c)}, by {c.kernel}", 0, False, link=True)
 
 
 def _main_lines(index: int, found: Sequence[Ceiling], ends: Sequence[Ceiling]) -> Iterator[Diagonal]:

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bench.profile.records import Placement, Profile
-from bench.report import ceiling_parts, grid, heading, roofs, second
+from bench.report import ceiling_parts, findings, grid, heading, hierarchy, roofs, second
 from bench.report.grid import NUMBERS, WORDS, Side
 from bench.report.labels import shorten
 from bench.report.units import duration, number, percent, plus_minus, si
@@ -62,6 +62,8 @@ def _parts(profile: Profile, width: int) -> Iterable[Text | Table]:
     yield from _short(profile)
     yield from ceiling_parts.compute(profile)
     yield from ceiling_parts.memory(profile)
+    yield from hierarchy.part(profile)
+    yield from findings.triage(profile)
     yield from second.cross_check(profile)
     yield from ceiling_parts.fits(profile)
     yield from _workloads(profile)

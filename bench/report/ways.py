@@ -18,7 +18,7 @@ def record(
 ) -> dict[str, Any]:
     """The JSON of the verb: SI units; null where a thing is not known (a factor: without limit)."""
     return {
-        "roof": None if roof is None else {**vars(roof), "ridge": roof.ridge},
+        "roof": None if roof is None else _roof(roof),
         "intensity": intensity,
         "overlap": omega,
         "job": {
@@ -27,11 +27,17 @@ def record(
             "t0_seconds": job.t0,
             "compute_share": job.compute_share,
             "serial_seconds": job.seconds(1.0),
-            "measured_seconds": None if omega is None else job.seconds(laws.norm(omega.value)),
+            "measured_seconds": None if omega is None else job.measured_seconds(omega),
             "overlapped_seconds": job.seconds(roofline.INFINITY),
         },
         "ways": [vars(way) for way in ways],
     }
+
+
+def _roof(roof: Roof) -> dict[str, Any]:
+    """The roof with its ridge, and of the fit only the name of its form (null without one)."""
+    values = {name: value for name, value in vars(roof).items() if name != "fit"}
+    return {**values, "ridge": roof.ridge, "form": roof.fit.form if roof.fit else None}
 
 
 def render(

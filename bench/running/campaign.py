@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,10 +9,11 @@ from statistics import median
 from typing import Any
 
 from bench.fitting.intervals import clean_rates, interval, quantile
+from bench.fitting.pooled import work
 from bench.planning.planned import Plan, Planned
 from bench.planning.timebox import Allotment, Ledger, TimeBox, allot
 from bench.profile.records import WHOLE, Point, Sample
-from bench.running.history import History, by_family, key_of
+from bench.running.history import History, key_of, shuffled
 from bench.running.progress import Screen, counted, duration
 from bench.running.runners import Runner
 from bench.store import Store
@@ -44,7 +44,7 @@ HEADLINES = (("fma", "first pi"), ("read", "first beta"), ("triad", "first beta"
 
 def rate(sample: Sample, q: float) -> float | None:
     """FLOP/s of a sample (byte/s where its kernel is named after its traffic), None when it has none."""
-    works = sample.bytes if sample.point.family in ("stream", "cache") else sample.flops or sample.bytes
+    works = work(sample) or sample.bytes
     rates = clean_rates(works, sample.repetitions).rates if sample.status == "ok" and works else ()
     return quantile(rates, q) if rates else None
 
@@ -96,6 +96,7 @@ class Campaign:
         self._remember(points)
         self.planned_rounds(points)
         self.extra_rounds(points)
+        self.history.record_given_up(points, self.runner.process)
         self.screen.end()
         absent = [*self.plan.notes, *self.history.remarks(), *self.unmeasured(points)]
         self.store.append_note(text=FINISHED, not_measured=absent)
@@ -104,8 +105,7 @@ class Campaign:
         """Learn the costs of what an interrupted run measured."""
         known = {p.key: p for p in (*self.plan.pilot, *points)}
         for sample in self.store.samples:
-            planned = known.get(key_of(sample))
-            if planned and planned.key not in self.ledger.points:
+            if (planned := known.get(key_of(sample))) and planned.key not in self.ledger.points:
                 self.ledger.add(planned, sample)
 
     # -- the pilot ---------------------------------------------------------------------------
@@ -221,13 +221,7 @@ class Campaign:
         Burst comes first, on a cool device; several visits of a point spread over the round. Where each
         family has a process of its own they come family by family.
         """
-        chance, lost = random.Random(f"{self.seed}/{number}"), self.history.lost()
-        visits = [(p, v) for p in sorted(points, key=lambda p: p.key) for v in range(p.visits)]
-        places = {(p.key, v): (v + chance.random()) / p.visits + (p.point.kernel in lost) for p, v in visits}
-        placed = [(replace(p, visit=v), places[p.key, v]) for p, v in visits]
-        if self.runner.by_family:
-            return by_family(placed)
-        return [p for p, _ in sorted(placed, key=lambda pp: (pp[0].regime != "burst", pp[1]))]
+        return shuffled(points, f"{self.seed}/{number}", self.history.lost(), self.runner.by_family)
 
     def _measure_all(self, points: Sequence[Planned], number: int, scale: float) -> bool:
         warm, dead = False, ""
@@ -252,7 +246,7 @@ class Campaign:
         touching = 3 * planned.point.sizes.get("bytes", 0) / TOUCHED_PER_SECOND
         limit = PATIENCE + 20 * planned.budget + (0.0 if self.runner.by_family else touching)
         limit = min(limit, max(self.box.left, 0.0) + max(GRACE, 2 * planned.budget))
-        whole = 1.0 if planned.times else scale
+        whole = 1.0 if planned.settle else scale
         sample = self.runner.measure(self._calibrated(planned), order, whole, limit)
         self.store.append(sample)
         self.ledger.add(planned, sample)
@@ -325,5 +319,5 @@ class Campaign:
 
 
 def _is_ceiling(planned: Planned) -> bool:
-    point = planned.point
-    return point.family in ("fma", "stream", "gemm", "tensor") or "plateau" in point.sizes
+    family, sizes = planned.point.family, planned.point.sizes
+    return (family in ("fma", "stream", "gemm", "tensor") and "window" not in sizes) or "plateau" in sizes

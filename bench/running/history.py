@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from bench.planning.planned import Planned
@@ -90,11 +91,35 @@ class History:
                 deaths[sample.point.family][sample.round] = sample.reason
         return {f: list(d.values())[-1] for f, d in deaths.items() if len(d) >= DEATHS}
 
+    def record_given_up(self, points: Iterable[Planned], process: int) -> None:
+        """A skipped sample of every point that nobody had come to when its family was given up."""
+        dead, last = self.dead_families(), max((s.round for s in self.store.samples), default=0)
+        seen = {key_of(sample) for sample in self.store.samples if sample.round > 0}
+        never = [p for p in map(self.fitted, points) if p.point.family in dead and p.key not in seen]
+        for order, p in enumerate(never):
+            reason = f"its family was given up before its turn came: {dead[p.point.family]}"
+            skip = Sample(p.point, last, process, order, status="skipped", reason=reason, regime=p.regime)
+            self.store.append(skip)
+
     def remarks(self) -> list[str]:
         """In words: families given up, arrays made smaller."""
         dead = self.dead_families().items()
         given_up = [f"{family}: given up after {DEATHS} rounds: {reason}" for family, reason in dead]
         return [*given_up, *self._halved.values()]
+
+
+def shuffled(points: Iterable[Planned], seed: str, last: Container[str], grouped: bool) -> list[Planned]:
+    """The visits of a round in an order that `seed` decides for each of them, whatever else is kept.
+
+    last: kernels that come after all others;  grouped: family by family
+    """
+    placed = []
+    for each in (visit for planned in points for visit in planned.each_visit()):
+        chance = random.Random(f"{seed}/{each.key}/{each.visit}").random()
+        placed.append((each, (each.visit + chance) / each.visits + (each.point.kernel in last)))
+    if grouped:
+        return by_family(placed)
+    return [p for p, _ in sorted(placed, key=lambda pp: (pp[0].regime != "burst", pp[1]))]
 
 
 def by_family(points: Sequence[tuple[Planned, float]]) -> list[Planned]:
@@ -106,9 +131,9 @@ def by_family(points: Sequence[tuple[Planned, float]]) -> list[Planned]:
     ordered: list[Planned] = []
     for regimes in (("burst",), ("typical",), ("sustained",)):
         chosen = [(p, place) for p, place in points if p.regime in regimes]
-        first = {p.point.family: place for p, place in sorted(chosen, key=lambda c: -c[1])}
-        if ordered and ordered[-1].point.family in first:
-            first[ordered[-1].point.family] = -1.0
-        chosen.sort(key=lambda c: (first[c[0].point.family], c[1]))
+        first = {p.process: place for p, place in sorted(chosen, key=lambda c: -c[1])}
+        if ordered and ordered[-1].process in first:
+            first[ordered[-1].process] = -1.0
+        chosen.sort(key=lambda c: (first[c[0].process], c[1]))
         ordered += [p for p, _ in chosen]
     return ordered

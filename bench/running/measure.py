@@ -8,18 +8,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from bench.backends import Backend, Prepared
-from bench.errors import BenchError, DeviceError
+from bench.errors import BenchError, DeviceError, VerificationError
 from bench.gpu.faults import ContextLost
 from bench.planning.planned import Planned
-from bench.profile.records import Point, Sample
+from bench.profile.records import Point, Repetitions, Sample
 from bench.running.stopping import LARGEST_BATCH, StopRule
 from kernels.spec import Work
 
 CLOSE_ENOUGH = 0.25
 """Share of the target window from which a trial run may be scaled up to it."""
 
-LARGEST_STEP = 64.0
-"""Growth of the amount between two trial runs: short ones are mostly overhead and overestimate it."""
+LARGEST_STEP, UNTIMED_STEP = 64.0, 8.0
+"""Growth of the amount between two trial runs: short ones are mostly overhead and overestimate it; and where
+the timer shows nothing yet."""
+
+STANDS_STILL = 0.25
+"""Seconds for which trial runs may keep the device while its timer says that they took no time."""
 
 OF_ALL_LOAD = ("energy_j", "energy_seconds")
 """Facts that a backend adds up while it measures: what was before the repetitions is taken out."""
@@ -53,16 +57,21 @@ def calibrate(
     """Amount for which one repetition takes `target` s and moves `moved` byte, and its expected seconds.
 
     The faster of two trial runs counts: a disturbed one would make repetitions too short.
-    DeviceError when the largest amount takes no time at all.
+    DeviceError when the largest amount takes no time at all, or the timer shows none where the host's does.
     """
     amount = allowed(prepared, start)
     while True:
+        before = backend.now()
         seconds = min(backend.measure(prepared, amount, 2).seconds)
         if not math.isfinite(seconds) or seconds < 0:
             raise DeviceError(f"the timer returned {seconds} s: the clock of this device is not usable")
+        if seconds == 0 and (passed := backend.now() - before) > STANDS_STILL:
+            raise DeviceError(
+                f"the timer returned 0 s for runs of {passed:.2g} s: this device's clock stands still"
+            )
         if seconds >= CLOSE_ENOUGH * target or amount >= prepared.most:
             break
-        growth = LARGEST_STEP if seconds == 0 else min(LARGEST_STEP, max(2.0, target / seconds))
+        growth = UNTIMED_STEP if seconds == 0 else min(LARGEST_STEP, max(2.0, target / seconds))
         amount = allowed(prepared, amount * growth)
     if seconds == 0:
         raise DeviceError("the timer returned 0 s for the largest amount: this device's clock stands still")
@@ -113,6 +122,7 @@ class Session:
     verified: set[tuple[object, ...]] = field(default_factory=set)
     amounts: dict[str, tuple[int, float]] = field(default_factory=dict)
     warm: bool = False
+    timed: Repetitions = field(default_factory=Repetitions)
 
     def warm_up(self, seconds: float) -> None:
         """Keep the device busy once, so that its clocks settle."""
@@ -125,7 +135,7 @@ class Session:
 
         ContextLost when nothing can be measured in this process any more.
         """
-        began = self.backend.now()
+        began, self.timed = self.backend.now(), Repetitions()
         sample = Sample(
             planned.point,
             self.round,
@@ -142,11 +152,17 @@ class Session:
         except ContextLost:
             raise
         except MemoryError as error:
-            sample = replace(sample, status="failed", reason=f"out of memory: {error}".removesuffix(": "))
+            sample = self._failed(sample, f"out of memory: {error}".removesuffix(": "))
+        except VerificationError as error:
+            sample = replace(self._failed(sample, str(error)), facts={"verified": False})
         except BenchError as error:
-            sample = replace(sample, status="failed", reason=str(error))
+            sample = self._failed(sample, str(error))
         wall = self.backend.now() - began
         return replace(sample, facts={**sample.facts, "wall_seconds": wall, "scale": scale})
+
+    def _failed(self, sample: Sample, reason: str) -> Sample:
+        """With the repetitions that were timed before it failed."""
+        return replace(sample, status="failed", reason=reason, repetitions=self.timed)
 
     def _timed(self, planned: Planned, sample: Sample, scale: float) -> Sample:
         with self._prepared(planned.point) as prepared:
@@ -161,7 +177,7 @@ class Session:
                 bytes_read=float(read),
                 bytes_written=float(written),
                 repetitions=rule.repetitions,
-                facts={**prepared.facts, "amount": amount, "stopped": why},
+                facts={**prepared.facts, "amount": amount, "stopped": why, "verified": True},
             )
 
     def _repeated(self, planned: Planned, prepared: Prepared, scale: float) -> tuple[int, StopRule, str]:
@@ -177,7 +193,11 @@ class Session:
                 settle(self.backend, prepared, amount, expected, planned.settle)
             rule = StopRule(planned.minimum, planned.half_width, planned.budget * scale, planned.q)
             shortest = TOO_SHORT * planned.target if left and amount < prepared.most else 0.0
-            if why := repeat(self.backend, prepared, amount, expected, rule, shortest):
+            try:
+                why = repeat(self.backend, prepared, amount, expected, rule, shortest)
+            finally:
+                self.timed = rule.repetitions
+            if why:
                 self.amounts[planned.key] = amount, expected
                 break
         return amount, rule, why
@@ -205,8 +225,11 @@ class Session:
     def _verify(self, prepared: Prepared) -> None:
         """No pass, no time; the array size is no part of what is verified, the loop is."""
         point = prepared.point
-        shape = tuple(sorted((k, v) for k, v in point.sizes.items() if k not in NO_SHAPE))
-        loop = (point.kernel, point.variant, point.precision, point.store, point.threads, shape)
+        sent = point.family in ("link", "collective")  # every size, way and pair by itself
+        shape = tuple(sorted((k, v) for k, v in point.sizes.items() if sent or k not in NO_SHAPE))
+        where = point.level if sent else ""
+        way = (point.access, where)
+        loop = (point.kernel, point.variant, point.precision, point.store, point.threads, shape, way)
         if loop not in self.verified:
             self.backend.verify(prepared)
             self.verified.add(loop)

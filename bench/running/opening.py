@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from bench import host
@@ -59,6 +61,17 @@ def open_device(device: str, blocker: bool = True) -> tuple[Device, Runner]:
         raise DeviceError(f"{device} is the second opinion of `run --cross-check`: measure cuda:0 with it")
     backend = open_backend(device)
     return backend.device, InProcess(backend)
+
+
+def with_scratch(device: Device, runner: Runner, folder: Path) -> Device:
+    """The host with what is known of `folder`, where its processes are told to put scratch files."""
+    if device.id != "cpu" or not isinstance(runner, Children):
+        return device
+    from bench.links import scratch
+
+    place = scratch.existing(folder)
+    runner.environment[scratch.VARIABLE] = str(place)
+    return replace(device, facts={**device.facts, "scratch": scratch.described(place)})
 
 
 def _gpu(device: str, blocker: bool) -> tuple[Device, Runner]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
@@ -9,7 +10,7 @@ from typing import Any, Protocol
 from bench import errors
 from bench.backends import Backend
 from bench.gpu.faults import ContextLost
-from bench.planning.planned import Planned
+from bench.planning.planned import TOGETHER, Planned
 from bench.profile.encoding import decode, plain
 from bench.profile.records import Precision, Sample
 from bench.running.child import WORKER, Child, Died, Silent
@@ -20,7 +21,8 @@ START_LIMIT = 90.0
 
 
 class Runner(Protocol):
-    """Measures points, each round on its own; by_family: each family of a round in a process of its own."""
+    """Measures points, each round on its own; by_family: each family of a round (but for PROCESS_OF of
+    bench/planning/planned.py) in a process of its own."""
 
     process: int
 
@@ -87,17 +89,23 @@ class InProcess:
 
     def measure(self, planned: Planned, order: int, scale: float, limit: float) -> Sample:
         """Measure; what took longer than `limit` virtual seconds gave no answer in time."""
-        if self.by_family and self._family not in ("", planned.point.family):
+        if self.by_family and self._family not in ("", planned.process):
             self._renew()
-        self._family = planned.point.family
+        self._family = planned.process
         self.backend.begin_visit(planned.regime, planned.visit)
         before = self.now()
         why = (planned, self._round, self.process, order)
+        self.backend.deadline = before + limit
         try:
             sample = self._session.sample(planned, order, scale)
         except ContextLost as error:
             self._renew()
             return lost(*why, f"the measuring process ended: {error}", self.now() - before)
+        except TimeoutError:
+            self._renew()
+            return silent(*why, limit, self.now() - before)
+        finally:
+            self.backend.deadline = math.inf
         taken = self.now() - before
         return silent(*why, limit, taken) if taken > limit else sample
 
@@ -175,6 +183,8 @@ class Children:
         child = self._child = self._spare or Child(self.command, self.environment)
         self._spare = None
         request = {"open": self.device, "round": self._round, "process": self.process}
+        if self._family == TOGETHER:
+            request["together"] = True
         try:
             child.ask(request, START_LIMIT)
             if self._warm:
@@ -210,9 +220,9 @@ class Children:
     def measure(self, planned: Planned, order: int, scale: float, limit: float) -> Sample:
         """A sample, or a failed one when the child hangs or dies; the next point gets a new child."""
         began = self.now()
-        if self.by_family and self._family not in ("", planned.point.family):
+        if self.by_family and self._family not in ("", planned.process):
             self._drop()
-        self._family = planned.point.family
+        self._family = planned.process
         try:
             child = self._child or self._start()
             reply = child.ask({"measure": plain(planned), "order": order, "scale": scale}, limit)

@@ -14,13 +14,14 @@ from typing import Any
 from bench import provenance
 from bench.device import Device
 from bench.errors import FileError, UsageError
+from bench.planning import sizes
 from bench.planning.plan import FAMILIES, PRESETS, Plan, plan, preset_for
 from bench.planning.timebox import TimeBox
 from bench.profile.encoding import FormatError, decode, plain
 from bench.profile.records import SCHEMA_VERSION, TOOL_VERSION, Point, Precision
 from bench.running import second
 from bench.running.campaign import FINISHED, Campaign
-from bench.running.opening import automatic, open_device, remarks
+from bench.running.opening import automatic, open_device, remarks, with_scratch
 from bench.running.progress import Screen, counted, duration
 from bench.running.runners import InProcess, Runner
 from bench.store import SAMPLES, Store, read_log, write_profile
@@ -68,10 +69,12 @@ def run(
     quiet: bool = False,
     blocker: bool = True,
     cross_check: bool = False,
+    scratch: Path | None = None,
 ) -> Path:
     """Measure and derive; the result folder, with samples.jsonl and profile.json in it.
 
-    resume: go on with this folder under its own options, everything else is ignored
+    resume: go on with this folder under its own options, everything else but `scratch` is ignored
+    scratch: folder for the files whose reading and writing is timed; where the results go when omitted
     KeyboardInterrupt carries the command that goes on; BenchError is everything foreseen.
     """
     screen = Screen(quiet)
@@ -90,6 +93,7 @@ def run(
         found, runner = open_device(options.device, options.blocker)
         second.check_asked(found, options.cross_check, options.blocker)
         options = replace(options, device=found.id, memory=_available(found, runner))
+    found = with_scratch(found, runner, scratch or resume or results)
     timebox = TimeBox(runner.now, 60 * options.minutes)
     try:
         drafted = _plan(found, runner, options)
@@ -168,6 +172,10 @@ def workload_points(device: Device, options: Options) -> tuple[Point, ...]:
         implementation = "simulated" if device.kind == "simulated" else work.implementation
         point = Point("workload", name, implementation, precision, "DRAM", threads=threads)
         points.append(replace(point, sizes=sized))
+        if (near := sizes.near_level(device, threads)) and options.preset != "quick":
+            level, operand_bytes = near
+            if sized_near := work.near_sizes(operand_bytes, threads):
+                points.append(replace(point, level=level, sizes=sized_near))
     return tuple(points)
 
 

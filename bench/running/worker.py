@@ -1,7 +1,7 @@
 """The measuring process: `python -m bench.running.worker PARENT` obeys JSON lines on stdin.
 
     {"import": "cuda:0"}                                      -> {"imported": true}
-    {"open": "cpu", "round": 3, "process": 7}                 -> {"ready": true}
+    {"open": "cpu", "round": 3, "process": 7}                 -> {"ready": true}   (together: sees all GPUs)
     {"variants": ["read", {precision}, "DRAM", 2]}            -> {"variants": [...]}
     {"warm_up": 0.5}                                          -> {"warm": true}
     {"measure": {planned}, "order": 4, "scale": 1.0}          -> {"sample": {...}}
@@ -25,6 +25,7 @@ from typing import Any, TextIO
 from bench.backends import Backend, open_backend
 from bench.errors import BenchError, DeviceError
 from bench.gpu.faults import ContextLost
+from bench.gpu.visible import widened
 from bench.planning.planned import Planned
 from bench.profile.encoding import decode, dumps, loads
 from bench.profile.records import Precision
@@ -84,6 +85,8 @@ class Worker:
                     import_module(name)
             return {"imported": True}
         if "open" in request:
+            if request.get("together"):
+                os.environ.update(widened(os.environ))  # before CUDA looks
             backend = self._opener(request["open"])
             self._session = Session(backend, request["round"], request["process"])
             return {"ready": True}

@@ -26,16 +26,20 @@ Run = Callable[[int, Sequence[Any]], None]
 
 @dataclass(frozen=True)
 class Room:
-    """What sizes are chosen for: memory that may be used, last-level cache (byte, all instances), threads."""
+    """What sizes are chosen for: memory that may be used, last-level cache (byte, all instances), threads.
+
+    operand_bytes: of all operands together, where a size in a cache is wanted (0: cold ones)
+    """
 
     memory_bytes: float
     cache_bytes: float
     threads: int
+    operand_bytes: float = 0.0
 
     @property
     def cold_bytes(self) -> float:
         """Bytes of all operands of a memory-bound workload; a small memory cuts it."""
-        wanted = max(COLD_CACHES * self.cache_bytes, LEAST_COLD_BYTES)
+        wanted = self.operand_bytes or max(COLD_CACHES * self.cache_bytes, LEAST_COLD_BYTES)
         return min(wanted, MEMORY_SHARE * self.memory_bytes)
 
     def flops(self, precision: str) -> float:
@@ -116,6 +120,13 @@ class Workload:
     def sizes(self, memory_bytes: float, cache_bytes: float, threads: int) -> dict[str, int]:
         """Default sizes for a device: memory that may be used, all last-level caches (byte), threads."""
         return self.fit(Room(memory_bytes, cache_bytes, threads))
+
+    def near_sizes(self, operand_bytes: float, threads: int) -> dict[str, int] | None:
+        """Sizes whose operands take about so many bytes; None where arithmetic, not memory, chooses."""
+        if "sets" in self.small:
+            return None
+        found = self.fit(Room(math.inf, 0.0, threads, operand_bytes))
+        return {k: max(g := self.grain.get(k, 1), v // g * g) for k, v in found.items()}
 
     def prepare(self, threads: int, sizes: Mapping[str, int], run: Run | None = None) -> Ready:
         """Allocate, fill (first touch through `run`) and compile; UsageError on unknown or missing sizes."""

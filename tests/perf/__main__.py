@@ -1,4 +1,4 @@
-"""Command line of `make perf`: build the C reference, race the suite against it, print the table."""
+"""Command line of `make perf`: race the suite against the C reference, or (`prediction`) test predictions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.perf", description=__doc__)
     parser.add_argument("--only", type=_names, default=NAMES, help=f"comma list of {', '.join(NAMES)}")
     parser.add_argument("--threads", choices=("1", "all", "both"), default="both")
-    for kind, default in {"pi": 21, "beta": 200, "cache": 41, "sweep": 31, "gemm": 15}.items():
+    for kind, default in {"pi": 21, "beta": 200, "cache": 41, "latency": 41, "sweep": 31, "gemm": 15}.items():
         parser.add_argument(f"--pairs-{kind}", type=_count, default=default, help=f"default {default}")
     parser.add_argument("--seed", type=int, help="of the order of windows (default: a new one each time)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the comparison there as well")
@@ -55,7 +55,8 @@ def _race(arguments: argparse.Namespace, folder: Path) -> Race:
 
     order = random.Random(arguments.seed)
     built = reference.Reference(reference.build(folder))
-    pairs = {kind: getattr(arguments, f"pairs_{kind}") for kind in ("pi", "beta", "cache", "sweep", "gemm")}
+    kinds = ("pi", "beta", "cache", "latency", "sweep", "gemm")
+    pairs = {kind: getattr(arguments, f"pairs_{kind}") for kind in kinds}
     return Race(built, Suite(open_backend("cpu"), order), pairs, order)
 
 
@@ -97,6 +98,11 @@ def compare(arguments: argparse.Namespace, console: Console) -> list[Row]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code: 0, 1 with --check when something falls short, else that of the error."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if words[:1] == ["prediction"]:
+        from tests.perf import prediction
+
+        return prediction.main(words[1:])
     arguments = _arguments(argv)
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     try:

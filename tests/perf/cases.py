@@ -1,4 +1,4 @@
-"""The comparisons: peak, streams and caches against C, GEMM against a bare loop, sweep against ceilings."""
+"""The comparisons with C: peak, streams, caches, latencies; GEMM with a bare loop, sweeps with ceilings."""
 
 from __future__ import annotations
 
@@ -15,14 +15,25 @@ from bench.planning import sizes
 from bench.planning.points import KNEE, TUNED_AT
 from bench.profile.records import Point
 from bench.profile.roofline import ridge_point
+from bench.report.units import duration
 from kernels.spec import ITEM_BYTES, LOOPED
 from tests.perf.blas import BareGemm
 from tests.perf.pairs import Side, Window, fastest, interleave, rate
-from tests.perf.reference import ARRAYS, Arrays, CacheSide, PeakSide, Reference, StreamSide, Team
+from tests.perf.reference import (
+    ARRAYS,
+    LINE_BYTES,
+    Arrays,
+    CacheSide,
+    ChaseSide,
+    PeakSide,
+    Reference,
+    StreamSide,
+    Team,
+)
 from tests.perf.rows import CONTROL, REFERENCE, SHOWN, SUITE, Demand, Row, row
 from tests.perf.suite import Suite, SuiteSide
 
-PI_SECONDS, BETA_SECONDS, CACHE_SECONDS, SWEEP_SECONDS = 10e-3, 8e-3, 5e-3, 5e-3
+PI_SECONDS, BETA_SECONDS, CACHE_SECONDS, LATENCY_SECONDS, SWEEP_SECONDS = 10e-3, 8e-3, 5e-3, 3e-3, 5e-3
 """Length aimed at for one window: well above the 2 ms below which it would say nothing."""
 
 LEAST_PI_PAIRS, LEAST_BETA_PAIRS = 9, 200
@@ -32,6 +43,7 @@ IN_PLACE = Demand(LEAST_BETA_PAIRS, 0.97, 0.96)  # read and update
 STREAM_DEMANDS = {"copy": MOVED, "triad": MOVED, "read": IN_PLACE, "update": IN_PLACE}
 SHOWN_SHARE = 0.25  # of the pairs, for the streams of which nothing is demanded
 CACHE_DEMAND = Demand(LEAST_PI_PAIRS, 0.95)
+LATENCY_DEMAND = Demand(LEAST_PI_PAIRS, 0.95, high=1.05)
 GEMM_DEMAND = Demand(LEAST_PI_PAIRS, 0.97)
 SWEEP_PI, SWEEP_BETA = Demand(LEAST_PI_PAIRS, 0.97), Demand(LEAST_PI_PAIRS, 0.90, high=1.10)
 FAR_RIGHT, FAR_LEFT = 20.0, 1.0 / 8.0
@@ -47,7 +59,7 @@ SWEEPS = {"mix-read-only": ("none", "read"), "mix-in-place": ("ordinary", "updat
 class Race:
     """One run: both contenders, how many pairs each comparison gets, and the order of everything.
 
-    pairs: by "pi", "beta", "cache", "gemm" and "sweep"
+    pairs: by "pi", "beta", "cache", "latency", "gemm" and "sweep"
     """
 
     reference: Reference
@@ -137,6 +149,22 @@ def cache(race: Race, level: str, set_bytes: int, threads: int) -> Row:
     return row(f"cache read {level}", threads, "byte/s", names, windows, CACHE_DEMAND, note)
 
 
+def latency(race: Race, level: str, set_bytes: int) -> Row:
+    """One chain of dependent loads on one core: the rate of lines is the reciprocal of the latency."""
+    point = replace(race.suite.point("chase", "fp64", 1, level, bytes=set_bytes), variant="1 chain")
+    mine = race.suite.side(point, LATENCY_SECONDS)
+    team, loads, kept = race.team(1), mine.work / LINE_BYTES, level != "DRAM"
+    sides = [ChaseSide(race.reference, team, set_bytes, loads, kept, seed) for seed in range(2)]
+    try:
+        windows = race.run({REFERENCE: sides[0], CONTROL: sides[1], SUITE: mine}, "latency")
+    finally:
+        for side in sides:
+            side.close()
+    load = {name: duration(LINE_BYTES / rate(windows[name])) for name in (SUITE, REFERENCE)}
+    note = f"{sizes.printed(set_bytes)}, {load[SUITE]} a load, C {load[REFERENCE]}"
+    return row(f"latency {level}", 1, "byte/s", (sides[0].name, mine.name), windows, LATENCY_DEMAND, note)
+
+
 def gemm(race: Race, precision: str, threads: int) -> Row:
     """The BLAS through the suite against the same BLAS in a bare loop."""
     point = race.suite.point("gemm", precision, threads, "DRAM", m=GEMM_N, n=GEMM_N, k=GEMM_N)
@@ -214,6 +242,10 @@ def comparisons(race: Race, only: Collection[str], teams: Sequence[int]) -> Iter
         if "cache" in only:
             for level, size in sizes.plateaus(race.suite.backend.device, threads)[0].items():
                 yield cache(race, level, size, threads)
+        if "latency" in only and threads == 1:
+            device = race.suite.backend.device
+            for level, size in sizes.chase_sets(device, float(device.memory_bytes))[0].items():
+                yield latency(race, level, size)
     if "sweep" in only:
         for kernel, threads, precision in product(SWEEPS, teams, LOOPED):
             if precision == "fp64" or threads == everyone:
@@ -222,5 +254,5 @@ def comparisons(race: Race, only: Collection[str], teams: Sequence[int]) -> Iter
         yield from (gemm(race, precision, threads) for threads in teams for precision in LOOPED)
 
 
-NAMES = ("peak", *ARRAYS, "cache", "sweep", "gemm")
+NAMES = ("peak", *ARRAYS, "cache", "latency", "sweep", "gemm")
 """What --only takes."""

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <time.h>
 
@@ -120,8 +121,10 @@ static void meet(atomic_int *arrived, int threads) {
 }
 
 /* Runs BODY, an expression of the thread's number t, on the pinned team; seconds, or -1 without enough threads.
- * The caller's affinity is put back: threads that it starts later must not inherit one CPU. */
-#define RUN_TEAM(BODY)                                                                              \
+ * READY is evaluated untimed right before. The caller's affinity is put back: threads that it starts later must not
+ * inherit one CPU. */
+#define RUN_TEAM(BODY) RUN_TEAM_AFTER((void)0, BODY)
+#define RUN_TEAM_AFTER(READY, BODY)                                                                 \
   do {                                                                                              \
     cpu_set_t before[64]; /* room for 65536 CPUs */                                                 \
     const int kept = sched_getaffinity(0, sizeof before, before) == 0;                              \
@@ -135,6 +138,7 @@ static void meet(atomic_int *arrived, int threads) {
         pin(team.cpus[t]);                                                                          \
         for (const double until = now() + team.warm; now() < until;) chains += dpeak12(2000, 1e-12); \
         __asm__ volatile("" ::"r"(&chains) : "memory");                                             \
+        READY;                                                                                      \
         meet(&arrived, team.threads);                                                               \
       }                                                                                             \
       start = now();                                                                                \
@@ -193,4 +197,45 @@ static double touch(double *a, int64_t count, int seed) {
 
 double reference_touch(Team team, double *a, int64_t pitch, int64_t tail, int seed, double *result) {
   RUN_TEAM(touch(a + t * pitch, pitch + (t == team.threads - 1 ? tail : 0), seed * team.threads + t));
+}
+
+/* ---- pointer chase: Sattolo's random cycle over all lines of a set, walked by one chain of dependent loads */
+static uint64_t drawn(uint64_t *x, uint64_t below) {
+  *x ^= *x << 13, *x ^= *x >> 7, *x ^= *x << 17;
+  return (uint64_t)(((unsigned __int128)*x * below) >> 64);
+}
+
+/* 0, or -1 without memory for the order. Pointers are written in the order of the cycle: what stays in the caches is
+ * its end, which a chase that starts at the first line reaches last. */
+int reference_cycle(char *set, int64_t lines, int64_t seed) {
+  int64_t *next = malloc((size_t)lines * sizeof *next);
+  if (!next) return -1;
+  uint64_t state = 0x9e3779b97f4a7c15u * (uint64_t)(seed + 1);
+  for (int64_t i = 0; i < lines; i++) next[i] = i;
+  for (int64_t i = lines - 1; i > 0; i--) {
+    const int64_t j = (int64_t)drawn(&state, (uint64_t)i), kept = next[i];
+    next[i] = next[j];
+    next[j] = kept;
+  }
+  for (int64_t i = 0, n = 0; n < lines; n++, i = next[i]) *(void **)(set + i * LINE_BYTES) = set + next[i] * LINE_BYTES;
+  free(next);
+  return 0;
+}
+
+static double pass(const char *set, int64_t lines) { /* brings a set that fits into the caches */
+  for (int64_t r = 0; r < 8; r++)
+    for (int64_t i = 0; i < lines; i++) __asm__ volatile("" ::"r"(*(void *const *)(set + i * LINE_BYTES)));
+  return 0;
+}
+
+static double chase(void **place, int64_t steps) {
+  void *p = *place;
+  AS_WRITTEN for (int64_t i = 0; i < steps; i += 16) UNROLLED for (int u = 0; u < 16; u++) p = *(void **)p;
+  *place = p;
+  return 0;
+}
+
+/* From *place on, and back to where it ends; `lines` lines of `set` are passed before, untimed (0: none). */
+double reference_chase(Team team, char *set, int64_t lines, void **place, int64_t steps, double *result) {
+  RUN_TEAM_AFTER(pass(set, lines), chase(place, steps));
 }

@@ -115,7 +115,9 @@ class Reference:
         c.reference_peak.argtypes = [c_int, _Team, c_int64, c_double, result]
         c.reference_stream.argtypes = [c_int, _Team, *[c_void_p] * 3, *[c_int64] * 4, c_double, result]
         c.reference_touch.argtypes = [_Team, c_void_p, c_int64, c_int64, c_int, result]
-        for timed in (c.reference_peak, c.reference_stream, c.reference_touch):
+        c.reference_cycle.argtypes = [c_void_p, c_int64, c_int64]
+        c.reference_chase.argtypes = [_Team, c_void_p, c_int64, POINTER(c_void_p), c_int64, result]
+        for timed in (c.reference_peak, c.reference_stream, c.reference_touch, c.reference_chase):
             timed.restype = c_double
         self.isa = c.reference_isa().decode()
         self.vector_bytes = int(c.reference_vector_bytes())
@@ -146,6 +148,11 @@ class Reference:
                 f"OpenMP gave fewer than {team.threads} threads; unset OMP_THREAD_LIMIT and OMP_DYNAMIC"
             )
         return seconds, result.value
+
+    def cycle(self, address: int, lines: int, seed: int) -> None:
+        """Write a random cycle of pointers over the lines of a set; ResourceError without memory for it."""
+        if self._c.reference_cycle(address, lines, seed):
+            raise ResourceError(f"no memory for the order of {lines} lines; choose a smaller set")
 
     def allocate(self, bytes: int) -> int:
         """Address of fresh memory that nobody has touched; ResourceError when there is none."""
@@ -260,3 +267,34 @@ class PeakSide:
         rest = [self.iterations, self.factor]
         seconds, self.sum = self._reference.call("peak", [self._form.index], self._team, rest)
         return Window(float(self._step * self.iterations), seconds)
+
+
+LINE_BYTES = 64
+UNROLLED = 16  # loads of one turn of the loop
+
+
+class ChaseSide:
+    """Windows of one chain of dependent loads around a random cycle over a set of its own."""
+
+    name = "1 chain"
+
+    def __init__(
+        self, reference: Reference, team: Team, bytes: int, loads: float, kept: bool, seed: int
+    ) -> None:
+        """`loads` loads a window; `kept`: the set fits the caches, and is passed before every window."""
+        self.lines, self.kept = bytes // LINE_BYTES, kept
+        self.loads = max(1, round(loads / UNROLLED)) * UNROLLED
+        self._reference, self._team, self._bytes = reference, team, bytes
+        self.address = reference.allocate(bytes)
+        reference.cycle(self.address, self.lines, seed)
+        self.place = c_void_p(self.address)
+
+    def window(self) -> Window:
+        """Go on with the chase; work in byte, a line a load."""
+        rest = [self.address, self.lines if self.kept else 0, ctypes.byref(self.place), self.loads]
+        seconds, _ = self._reference.call("chase", [], self._team, rest)
+        return Window(float(LINE_BYTES * self.loads), seconds)
+
+    def close(self) -> None:
+        """Give the set back."""
+        self._reference.release(self.address, self._bytes)

@@ -17,9 +17,10 @@ TRIALS, NEAR = 5, 0.7
 
 
 def quantity(prepared: Prepared, amount: int) -> float:
-    """Work that a point's rate counts: bytes for streams and caches, FLOP for chains and matrices."""
+    """Work that a point's rate counts: bytes for streams, caches and chases, FLOP for chains and matrices."""
     work = prepared.work(amount)
-    return work.bytes(prepared.point.level) if prepared.point.family in ("stream", "cache") else work.flops
+    moving = prepared.point.family in ("stream", "cache", "latency")
+    return work.bytes(prepared.point.level) if moving else work.flops
 
 
 class SuiteSide:

@@ -64,10 +64,11 @@ class Board:
         return {"whole_board": True} if self.gpu and self.gpu.mig else {}
 
     def conditions(self) -> dict[str, Any]:
-        """Power (W), temperature (degree Celsius) and processes before a round."""
+        """Power (W), temperature (degree Celsius), the memory's clock (Hz) and processes before a round."""
         if self.gpu is None:
             return {}
-        return {"power_w": self.gpu.idle_w, "temperature_c": self.gpu.idle_c, "processes": 0}
+        shown = {} if self.gpu.mig else {"memory_clock_hz": self.gpu.memory_clock_hz}
+        return {"power_w": self.gpu.idle_w, "temperature_c": self.gpu.idle_c, "processes": 0, **shown}
 
 
 def gpu_facts(truth: Truth) -> Mapping[str, Any]:
@@ -81,11 +82,12 @@ def gpu_facts(truth: Truth) -> Mapping[str, Any]:
         "unit": "SM",
         "compute_capability": gpu.compute_capability,
         "sm_count": truth.threads,
-        "l2_bytes": int(truth.caches[-1].bytes) if truth.caches else None,
+        "l2_bytes": int(truth.caches[-1].shown) if truth.caches else None,
         "memory_bus_bits": None if gpu.mig else gpu.memory_bus_bits,
         "max_memory_clock_hz": gpu.memory_clock_hz,
         "max_sm_clock_hz": truth.clock_hz * gpu.burst,
         "free_bytes": int(truth.memory.bytes),
+        "gpus": list(range(truth.peers.devices if truth.peers else 1)),
         "mig": slice | note if gpu.mig else {},
         "notes": [],
     }

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from bench.backends.simulation import links
 from bench.backends.simulation.truth import Truth
 from bench.fitting.intervals import MEDIAN, P75, sweep_quantile
 from bench.profile.records import Point
@@ -46,6 +47,7 @@ class Cost:
 
     unit: its work;  allocated: bytes that all arrays of the point take together
     read_at: quantile of the rates that the suite reads this kind of point at
+    bare: whether the device's overhead per repetition is part of what is priced already
     """
 
     unit: Work
@@ -54,6 +56,7 @@ class Cost:
     compute: float = 0.0
     memory: tuple[tuple[str, float], ...] = ()
     read_at: float = MEDIAN
+    bare: bool = False
 
     def slower(self, factor: float) -> Cost:
         """The same work, every second of it `factor` times as long."""
@@ -74,6 +77,12 @@ def known_kernels(family: str, gpu: bool = False) -> tuple[str, ...]:
     return tuple(zoo(gpu)) if family == "workload" else tuple(KERNELS)
 
 
+def _far(truth: Truth, point: Point) -> Cost:
+    """A point of the links and latencies."""
+    unit, allocated, times = links.price(truth, point)
+    return Cost(unit, allocated, next(iter(truth.pi)), memory=times, bare=True)
+
+
 def zoo(gpu: bool = False) -> Mapping[str, Any]:
     """The workloads by name; imported late because the zoo brings its compilers."""
     if gpu:
@@ -89,6 +98,11 @@ def cost(truth: Truth, point: Point) -> Cost:
     """Cost of one unit of `point`: a block of 12 vectors, a pass over a cache, a product, a workload."""
     if point.family == "workload":
         return _workload(truth, point)
+    if point.family in links.FAMILIES:
+        return _far(truth, point)
+    if point.family == "scaling":
+        one = cost(truth, replace(point, family=KERNELS[point.kernel].family))
+        return replace(one, unit=one.unit.times(point.sizes.get("devices", 1)))  # all of them at once
     kernel, precision = KERNELS[point.kernel], truth.rate_of(point.precision)
     arrays = _arrays(kernel)
     unit = kernel.work(ITEM_BYTES.get(point.precision.inputs, 1), _unit_sizes(point, arrays), point.level)
@@ -100,7 +114,8 @@ def cost(truth: Truth, point: Point) -> Cost:
         share = truth.library_share(point.sizes["m"], point.sizes["n"], point.sizes["k"])
         found = Cost(unit, unit.bytes(point.level), precision, compute / share, read_at=P75)
     else:
-        together = point.threads if point.family == "cache" else arrays
+        own = "whole" not in point.sizes  # else one set that all SMs read
+        together = (point.threads if own else 1) if point.family == "cache" else arrays
         allocated = float(point.sizes["bytes"] * together)
         traffic = _traffic(truth, point, kernel, unit, allocated)
         mixed = point.family == "mix"
@@ -134,7 +149,8 @@ def _traffic(
     truth: Truth, point: Point, kernel: Kernel, unit: Work, working_set: float
 ) -> tuple[tuple[str, float], ...]:
     """Seconds per unit at each level that serves part of it; write-allocate slows the DRAM part."""
-    shares = truth.residency(working_set, point.threads)
+    passed = "L1" if truth.gpu and _passes_l1(point) else ""
+    shares = truth.residency(working_set, point.threads, passed)
     traffic = dict.fromkeys(shares, unit.bytes(point.level))
     if "DRAM" in traffic:
         traffic["DRAM"] *= 1 + hidden_traffic(truth, kernel, point.store)
@@ -142,6 +158,12 @@ def _traffic(
         (level, share * traffic[level] / truth.beta_at(level, kernel.access, point.threads))
         for level, share in shares.items()
     )
+
+
+def _passes_l1(point: Point) -> bool:
+    """Whether a GPU's accesses pass L1 by: those of a plateau behind it, and the operator that says so."""
+    behind = "plateau" in point.sizes and point.level != "L1"
+    return point.family == "cache" and (behind or point.variant.startswith("cg"))
 
 
 def hidden_traffic(truth: Truth, kernel: Kernel, store: str) -> float:

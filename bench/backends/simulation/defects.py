@@ -1,179 +1,80 @@
-"""Defects of a simulated device: each distorts only what the protocol returns, never the truth below it."""
+"""The defects a simulated device can have, by name and severity: how one is asked for, and what is valid."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+import dataclasses
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from bench.backends import Prepared
+from bench.backends.simulation.clocks import MemoryClock, NoisyNeighbour, OffBy, StuckClock, Throttling, Timer
+from bench.backends.simulation.distortion import Defect
+from bench.backends.simulation.miscounts import ByteCount, CacheResident, FoldedChain, SweepStep
+from bench.backends.simulation.refusals import Dies, Hang, MissingPrecision, OutOfMemory
+from bench.backends.simulation.written import read
 from bench.errors import UsageError
-from bench.gpu.faults import ContextLost
 from bench.profile.encoding import FormatError, decode
-from bench.profile.records import Repetitions
-
-
-@dataclass(frozen=True)
-class Call:
-    """What a defect may know of the call it distorts.
-
-    slowdown(share): seconds of a repetition when the core clock has `share` of its rate, over
-    its seconds at full clock; generator: its own, so that the healthy noise stays untouched
-    """
-
-    prepared: Prepared
-    amount: int
-    slowdown: Callable[[float], float]
-    generator: np.random.Generator
-
-
-@dataclass(frozen=True)
-class Defect:
-    """A device without defects: every verb returns what it was given."""
-
-    def prepare(self, prepared: Prepared, allocated: float) -> Prepared:
-        """Distort or refuse what prepare() returns; `allocated` is in bytes."""
-        return prepared
-
-    def verify(self, prepared: Prepared) -> None:
-        """Raise VerificationError where the defect spoils results."""
-
-    def measure(self, repetitions: Repetitions, call: Call) -> Repetitions:
-        """Distort seconds and evidence; starts are strung together again afterwards."""
-        return repetitions
-
-    def conditions(self, values: Mapping[str, Any], now: float) -> Mapping[str, Any]:
-        """Distort what conditions() returns at `now` (s)."""
-        return values
-
-
-@dataclass(frozen=True)
-class NoisyNeighbour(Defect):
-    """Another tenant takes the CPU in a `share` of the repetitions, which last `stretch` times longer."""
-
-    share: float = 0.3
-    stretch: float = 2.0
-
-    def __post_init__(self) -> None:
-        _positive(self, at_most_one=("share",))
-        if self.stretch <= 1:
-            raise FormatError(f"noisy-neighbour.stretch must exceed 1, got {self.stretch}")
-
-    def measure(self, repetitions: Repetitions, call: Call) -> Repetitions:
-        hit = call.generator.random(len(repetitions)) < self.share
-        share = np.where(hit, np.asarray(repetitions.cpu_share) / self.stretch, repetitions.cpu_share)
-        seconds = np.where(hit, np.asarray(repetitions.seconds) * self.stretch, repetitions.seconds)
-        return replace(
-            repetitions,
-            seconds=tuple(seconds.tolist()),
-            switches=tuple((np.asarray(repetitions.switches) + hit).tolist()),
-            cpu_share=tuple(share.tolist()),
-        )
-
-    def conditions(self, values: Mapping[str, Any], now: float) -> Mapping[str, Any]:
-        return {**values, "load": values["load"] + self.share}
-
-
-@dataclass(frozen=True)
-class Throttle(Defect):
-    """From `after` seconds on the clock, and with it pi and the caches, fall to `share`."""
-
-    after: float = 5.0
-    share: float = 0.7
-
-    def __post_init__(self) -> None:
-        _positive(self, at_most_one=("share",), may_be_zero=("after",))
-
-    def measure(self, repetitions: Repetitions, call: Call) -> Repetitions:
-        hot = np.asarray(repetitions.start) >= self.after
-        slow = call.slowdown(self.share)
-        return replace(
-            repetitions,
-            seconds=tuple(
-                np.where(hot, np.asarray(repetitions.seconds) * slow, repetitions.seconds).tolist()
-            ),
-            clock_hz=tuple(
-                np.where(hot, np.asarray(repetitions.clock_hz) * self.share, repetitions.clock_hz)
-            ),
-            throttle=tuple("thermal" if h else "" for h in hot.tolist()),
-        )
-
-    def conditions(self, values: Mapping[str, Any], now: float) -> Mapping[str, Any]:
-        return {**values, "clock_hz": values["clock_hz"] * (self.share if now >= self.after else 1)}
-
-
-@dataclass(frozen=True)
-class OutOfMemory(Defect):
-    """Allocations above `limit_bytes` fail although the device claims to have the memory."""
-
-    limit_bytes: float = 1e8
-
-    def __post_init__(self) -> None:
-        _positive(self)
-
-    def prepare(self, prepared: Prepared, allocated: float) -> Prepared:
-        if allocated > self.limit_bytes:
-            raise MemoryError(f"SIMULATED: no room for {allocated:.4g} byte, limit {self.limit_bytes:.4g}")
-        return prepared
-
-
-@dataclass(frozen=True)
-class Dies(Defect):
-    """The process that measures `family` (of it only `kernel`, if given) loses the device."""
-
-    family: str = "tensor"
-    kernel: str = ""
-
-    def prepare(self, prepared: Prepared, allocated: float) -> Prepared:
-        point = prepared.point
-        if point.family == self.family and self.kernel in ("", point.kernel):
-            raise ContextLost(f"SIMULATED: an illegal address in {point.kernel}")
-        return prepared
-
-
-@dataclass(frozen=True)
-class Hangs(Defect):
-    """Every call of `family` takes so many `seconds` that the watchdog gives it up."""
-
-    family: str = "tensor"
-    seconds: float = 60.0
-
-    def __post_init__(self) -> None:
-        _positive(self)
-
-    def measure(self, repetitions: Repetitions, call: Call) -> Repetitions:
-        if call.prepared.point.family != self.family:
-            return repetitions
-        return replace(repetitions, seconds=(self.seconds,) * len(repetitions))
-
-
-@dataclass(frozen=True)
-class OffBy(Defect):
-    """Every time of `family` (all families where it is "") is told `factor` times as long as it was."""
-
-    factor: float = 1.05
-    family: str = ""
-
-    def __post_init__(self) -> None:
-        _positive(self)
-
-    def measure(self, repetitions: Repetitions, call: Call) -> Repetitions:
-        if self.family not in ("", call.prepared.point.family):
-            return repetitions
-        return replace(repetitions, seconds=tuple(s * self.factor for s in repetitions.seconds))
-
 
 DEFECTS: dict[str, type[Defect]] = {
+    "throttling": Throttling,
+    "stuck-clock": StuckClock,
+    "memory-clock": MemoryClock,
+    "cache-resident": CacheResident,
+    "byte-count": ByteCount,
+    "folded-chain": FoldedChain,
     "noisy-neighbour": NoisyNeighbour,
-    "throttle": Throttle,
+    "timer": Timer,
+    "sweep-step": SweepStep,
+    "missing-precision": MissingPrecision,
     "out-of-memory": OutOfMemory,
+    "hang": Hang,
     "dies": Dies,
-    "hangs": Hangs,
     "off-by": OffBy,
 }
+
+SEVERITIES = Path(__file__).with_name("severities.yaml")
+
+SETS = ("designed", "drawn")
+"""How the parameters of a severity came about; see the file."""
+
+GRADES = ("mild", "middle", "severe")
+
+
+@dataclasses.dataclass(frozen=True)
+class Severity:
+    """One of the fixed parameter sets: values on a CPU, and those that differ on a GPU."""
+
+    kind: str
+    grade: str
+    set: str
+    values: Mapping[str, Any]
+    gpu: Mapping[str, Any]
+
+    def on(self, gpu: bool) -> dict[str, Any]:
+        """The parameters on a device of that kind."""
+        return {**self.values, **(self.gpu if gpu else {})}
+
+
+def severities(path: Path = SEVERITIES) -> tuple[Severity, ...]:
+    """Every parameter set of the file, in the order of DEFECTS and GRADES."""
+    written = read(path)
+    found = [
+        Severity(kind, grade, name, {k: v for k, v in values.items() if k != "gpu"}, values.get("gpu", {}))
+        for name in SETS
+        for kind, grades in (written.get(name) or {}).items()
+        for grade, values in grades.items()
+    ]
+    order = list(DEFECTS)
+    return tuple(sorted(found, key=lambda s: (order.index(s.kind), GRADES.index(s.grade))))
+
+
+@cache
+def _known() -> dict[str, dict[str, Severity]]:
+    found: dict[str, dict[str, Severity]] = {}
+    for severity in severities():
+        found.setdefault(severity.kind, {})[severity.grade] = severity
+    return found
 
 
 def kind_of(defect: Defect) -> str:
@@ -181,32 +82,36 @@ def kind_of(defect: Defect) -> str:
     return next(kind for kind, form in DEFECTS.items() if form is type(defect))
 
 
-def _positive(defect: Any, at_most_one: tuple[str, ...] = (), may_be_zero: tuple[str, ...] = ()) -> None:
-    for name, value in asdict(defect).items():
-        if isinstance(value, str):
-            continue
-        if not math.isfinite(value) or value < 0 or (value == 0 and name not in may_be_zero):
-            raise FormatError(f"{name} must be positive, got {value}")
-        if name in at_most_one and value > 1:
-            raise FormatError(f"{name} is a share and must not exceed 1, got {value}")
+def defect_of(values: Mapping[str, Any], gpu: bool = False) -> Defect:
+    """The defect that {kind: ..., [severity: ...,] ...} describes; UsageError lists what is valid.
 
-
-def defect_of(values: Mapping[str, Any]) -> Defect:
-    """The defect that {kind: ..., ...} describes; UsageError lists what is valid."""
-    kind = values.get("kind")
+    gpu: whether a GPU has it; some severities differ there
+    """
+    kind, grade = values.get("kind"), values.get("severity")
     if not isinstance(kind, str) or kind not in DEFECTS:
         raise UsageError(f"unknown defect {kind!r}; valid: {', '.join(DEFECTS)}")
+    given = {k: v for k, v in values.items() if k not in ("kind", "severity")}
+    if grade is not None:
+        known = _known().get(kind, {})
+        if grade not in known:
+            valid = ", ".join(known) or f"none, give its parameters as in {kind},NAME=VALUE"
+            raise UsageError(f"unknown severity {grade!r} of {kind}; valid: {valid}")
+        given = {**known[grade].on(gpu), **given}
     try:
-        return decode(DEFECTS[kind], {k: v for k, v in values.items() if k != "kind"}, kind)
+        return decode(DEFECTS[kind], given, kind)
     except FormatError as error:
         raise UsageError(f"defect {kind}: {error}") from None
 
 
 def parse(text: str) -> dict[str, Any]:
-    """{kind: ..., ...} from "throttle" or "throttle,after=1,share=0.5"; UsageError names a wrong part."""
-    kind, *settings = text.split(",")
-    values: dict[str, Any] = {"kind": kind}
-    words = {f.name for f in fields(DEFECTS.get(kind, Defect)) if f.type == "str"}
+    """{kind: ..., ...} of "throttling", "throttling:mild" or "throttling,after=1,share=0.5", also of both.
+
+    UsageError names a wrong part.
+    """
+    head, *settings = text.split(",")
+    kind, colon, grade = head.partition(":")
+    values: dict[str, Any] = {"kind": kind} | ({"severity": grade} if colon else {})
+    words = {f.name for f in dataclasses.fields(DEFECTS.get(kind, Defect)) if f.type == "str"}
     for setting in settings:
         name, sign, number = setting.partition("=")
         try:
@@ -215,6 +120,6 @@ def parse(text: str) -> dict[str, Any]:
             sign = ""
         if not sign:
             raise UsageError(
-                f"defect {text!r}: {setting!r} is not NAME=NUMBER, as in throttle,after=1,share=0.5"
+                f"defect {text!r}: {setting!r} is not NAME=NUMBER, as in throttling,after=1,share=0.5"
             )
     return values

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.backends.simulation.defects import defect_of
+from bench.backends.simulation.links import Link, Overlap, Peers
 from bench.backends.simulation.written import read
 from bench.errors import DeviceError, FileError, UsageError
 from bench.fitting.in_theory import in_units
@@ -21,11 +22,13 @@ from kernels.spec import ITEM_BYTES
 
 CATALOGUE = Path(__file__).parent.with_name("simulated.yaml")
 
-RESIDENT, EVICTED = 0.75, 1.5
-"""Working set over capacity up to which a cache holds all of it, and from which it holds nothing."""
+EDGE, HALF_HELD = 2.0, 0.75 * 2**0.5
+"""Factor over which a cache goes from holding all of a set to none; share of the capacity half-way."""
 
-_MAY_BE_ZERO = {"t0", "within", "between", "variant_spread", "after"}
-_SHARES = {"efficiency", "naive", "variant_spread", "one_thread.pi", "one_thread.memory", "gpu.sustained"}
+_MAY_BE_ZERO = {"t0", "within", "between", "variant_spread", "after", "reported"}
+_MAY_BE_ZERO |= {"small_alpha", "small_beta"}
+_SHARES = {"hidden", "efficiency", "naive", "variant_spread", "one_thread.pi", "one_thread.memory"}
+_SHARES |= {"gpu.sustained"}
 
 GPU_NAMES = ("fp64", "fp32", "tf32", "fp16", "bf16", "int32", "int8", "fp8", "fp4")
 """What a GPU may have or lack, as real ones name it."""
@@ -50,7 +53,11 @@ class Memory:
 
 @dataclass(frozen=True)
 class CacheLevel:
-    """One cache level: bytes of an instance, who shares it, beta in byte/s of all threads."""
+    """One cache level: bytes of an instance, who shares it, beta in byte/s of all threads.
+
+    reported: bytes that the system claims where it lies, 0 where it does not know the level
+    edge: factor in the working set between holding all of it and nothing
+    """
 
     level: str
     bytes: float
@@ -58,6 +65,13 @@ class CacheLevel:
     instances: int
     read: float
     copy: float
+    reported: float | None = None
+    edge: float = EDGE
+
+    @property
+    def shown(self) -> float:
+        """Bytes that the system claims."""
+        return self.bytes if self.reported is None else self.reported
 
 
 @dataclass(frozen=True)
@@ -121,7 +135,9 @@ class Truth:
     naive: share of pi that the textbook loop reaches;  unsupported: why, per precision
     workloads: efficiency by workload name ("default" for the rest)
     variant_spread: what the worst variant of a kernel loses; the best one has the stated rates
-    defects: [{kind: ..., ...}], see defects.py
+    latency: s of one access by level;  launch: s of starting nothing, by the way it is started
+    links, peers, overlap: see links.py
+    defects: [{kind: ..., severity: ...} or {kind: ..., ...}], see defects.py
     """
 
     threads: int
@@ -141,6 +157,11 @@ class Truth:
     variant_spread: float = 0.0
     defects: tuple[Mapping[str, Any], ...] = ()
     gpu: Gpu | None = None
+    latency: Mapping[str, float] = field(default_factory=dict)
+    launch: Mapping[str, float] = field(default_factory=dict)
+    links: tuple[Link, ...] = ()
+    peers: Peers | None = None
+    overlap: Overlap | None = None
 
     @property
     def levels(self) -> tuple[str, ...]:
@@ -158,7 +179,8 @@ class Truth:
 
     def rate_of(self, precision: Precision) -> str:
         """The name in `pi` of the rate behind a precision: a GPU's library runs on its matrix units."""
-        return precision.inputs if self.gpu is None else in_units(precision).label
+        dense = "fp64 matrix" in self.pi and precision == Precision.of("fp64", "library")
+        return precision.inputs if self.gpu is None else "fp64 matrix" if dense else in_units(precision).label
 
     def pi_at(self, precision: str, threads: int) -> float:
         """FLOP/s that `threads` threads reach together."""
@@ -185,12 +207,12 @@ class Truth:
         rate = near + (far - near) * (2 * read_fraction - (read_fraction >= 0.5))
         return rate * self._share(self.one_thread.memory, threads)
 
-    def residency(self, working_set: float, threads: int) -> dict[str, float]:
-        """Share of the traffic that each level serves, for `working_set` bytes of all threads together."""
+    def residency(self, working_set: float, threads: int, passed: str = "") -> dict[str, float]:
+        """Share of `working_set` (byte, of all threads) that each level serves, but for the one passed by."""
         shares, rest = {}, 1.0
-        for cache in self.caches:
+        for cache in (cache for cache in self.caches if cache.level != passed):
             fill = working_set / (cache.bytes * min(cache.instances, threads))
-            held = rest * _held(fill)
+            held = rest * _held(fill, cache.edge)
             if held:
                 shares[cache.level] = held
             rest -= held
@@ -203,11 +225,9 @@ class Truth:
         return float(one ** (1 - math.log(threads) / math.log(self.threads)))
 
 
-def _held(fill: float) -> float:
+def _held(fill: float, edge: float) -> float:
     """Share of a working set that a cache holds: all, none, log-linear between."""
-    if fill <= RESIDENT:
-        return 1.0
-    return max(0.0, 1 - math.log(fill / RESIDENT) / math.log(EVICTED / RESIDENT))
+    return min(1.0, max(0.0, 0.5 - math.log(fill / HALF_HELD) / math.log(edge)))
 
 
 def truth_of(values: Any, where: str) -> Truth:
@@ -218,7 +238,7 @@ def truth_of(values: Any, where: str) -> Truth:
             _check(name, value)
         _check_names(truth)
         for defect in truth.defects:
-            defect_of(defect)
+            defect_of(defect, truth.gpu is not None)
     except (FormatError, UsageError) as error:
         raise FileError(
             f"{where}: {error}; bench/backends/{CATALOGUE.name} shows complete simulated devices"
@@ -276,9 +296,10 @@ def _check_names(truth: Truth) -> None:
         raise FormatError(f"device.gpu.burst must be at least 1, got {truth.gpu.burst}")
     if len(set(truth.levels)) < len(truth.levels):
         raise FormatError(f"device.caches names a level twice: {', '.join(truth.levels)}")
-    totals = [cache.bytes * cache.instances for cache in truth.caches]
-    if totals != sorted(totals):
+    if (totals := [cache.bytes * cache.instances for cache in truth.caches]) != sorted(totals):
         raise FormatError("device.caches must be listed from the smallest level to the largest")
+    if any(cache.edge <= 1 for cache in truth.caches):
+        raise FormatError("device.caches: edge must exceed 1, the factor over which a cache fades")
     if truth.p < 1:
         raise FormatError(f"device.p must be at least 1 (1 is serial, 1000 a sharp corner), got {truth.p}")
 

@@ -1,0 +1,177 @@
+"""Pipelining on the host: a reader fetches chunk after chunk while workers compute on the one before.
+
+Three buffers go round (one being filled, one waiting, one computed on); with one buffer the same code is the
+serial run. In every repetition four passes are timed, in turning order, so that drift hits all alike: move
+alone, compute alone, serial, pipelined. The repetition's seconds are the pipelined pass; the medians of the
+others are facts:
+
+    t_move, t_compute, t_serial   s;  ratio: t_compute over t_move as it came out
+    move_slowdown, compute_slowdown   time inside the calls of each part while overlapped, over alone
+    fma   multiply-adds an item, calibrated once a process so that t_compute = r t_move
+          (sizes["percent"] is 100 r)
+
+Variants: "pipelined"; "copy alone" and "compute alone" time one part by itself in one piece.
+
+The reader has a CPU of its own where there are two, the workers (1, 2 or 4 of them) have others, and keep
+them in the passes alone: the experiment is about overlap, not about how many cores compute.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from bench.backends import Prepared
+from bench.errors import DeviceError, VerificationError
+from bench.links import chunk_source, scratch
+from bench.links.crew import Crew, parted
+from bench.native import chunk
+from bench.native.isa import Isa
+from bench.profile.records import Point, Repetitions
+from kernels.overlap import FACTOR, KERNELS
+from kernels.spec import ITEM_BYTES
+
+BUFFERS = 3
+ALONE = {"copy alone": "move", "compute alone": "compute"}
+VARIANTS = ("pipelined", *ALONE)
+
+TRIALS, TRIAL_STEPS = 5, 64
+TOLERANCE = 1e-9
+
+
+def unsupported(point: Point) -> str:
+    """Why this point cannot be measured here, "" if it can."""
+    return scratch.no_direct(scratch.folder()) if point.level == "storage" else ""
+
+
+@dataclass
+class Pipeline:
+    """The handle: passes over `source` in `chunks` chunks, `fma` steps an item; of one part only if named."""
+
+    source: chunk_source.Source
+    crew: Crew
+    chunks: int
+    fma: int
+    facts: dict[str, Any]
+    passes: dict[str, list[float]] = field(default_factory=dict)
+    turn: int = 0
+    part: str = ""
+
+    def check(self) -> None:
+        """The total of a pipelined pass and of a serial one against the closed form."""
+        for buffers in (BUFFERS, 1):
+            self._pipelined(buffers)
+
+    def _pipelined(self, buffers: int) -> tuple[float, float, float]:
+        """One pass: (s, s inside the reader, s inside the workers); VerificationError on a wrong total."""
+        start = self.source.begin(self.chunks)
+        taken = self.crew.overlapped(self.source.read, start, self.chunks, self.fma, buffers)
+        want = (1.0 + FACTOR) ** self.fma * self.source.total(start)
+        if not np.isclose(got := self.crew.total(), want, rtol=TOLERANCE, atol=0.0):
+            raise VerificationError(
+                f"the pipelined total is {got!r} instead of {want!r}: a chunk was lost or computed on "
+                "too early; it is not timed"
+            )
+        return taken
+
+    def _alone(self, part: str) -> tuple[float, float]:
+        if part == "compute":
+            return self.crew.computing(self.chunks, self.fma)
+        start = self.source.begin(self.chunks)
+        return self.crew.moving(self.source.read, start, self.chunks)
+
+    def measure(self, amount: int, n: int) -> Repetitions:
+        """n repetitions of one pass each; of a pipelined one with the other passes beside it."""
+        start, seconds = [], []
+        names = (self.part,) if self.part else ("move", "compute", "serial", "pipelined")
+        for _ in range(n):
+            first = self.turn % len(names)
+            self.turn += 1
+            for name in names[first:] + names[:first]:
+                began = time.perf_counter()
+                taken = self._pass(name)
+                if name == names[-1]:
+                    start.append(began)
+                    seconds.append(taken)
+        if not self.part:
+            self._tell()
+        return Repetitions(tuple(start), tuple(seconds))
+
+    def _pass(self, name: str) -> float:
+        if name in ("move", "compute"):
+            taken, inside = self._alone(name)
+            self.passes.setdefault(f"{name} inside", []).append(inside)
+        else:
+            taken, moving, computing = self._pipelined(1 if name == "serial" else BUFFERS)
+            if name == "pipelined":
+                self.passes.setdefault("move overlapped", []).append(moving)
+                self.passes.setdefault("compute overlapped", []).append(computing)
+        self.passes.setdefault(name, []).append(taken)
+        return taken
+
+    def _tell(self) -> None:
+        """Medians of the passes so far, as facts."""
+        found = {name: median(values) for name, values in self.passes.items()}
+        self.facts |= {
+            "t_move": found["move"],
+            "t_compute": found["compute"],
+            "t_serial": found["serial"],
+            "ratio": found["compute"] / found["move"],
+            "move_slowdown": found["move overlapped"] / found["move inside"],
+            "compute_slowdown": found["compute overlapped"] / found["compute inside"],
+        }
+
+    def close(self) -> None:
+        """End the threads; the link stays for the next point."""
+        self.crew.close()
+
+
+_calibrated: dict[tuple[str, int, int], int] = {}
+"""Steps by level, percent and bytes: once a process, so that all its numbers of chunks do the same work."""
+
+
+def steps(point: Point, source: chunk_source.Source, crew: Crew) -> int:
+    """Multiply-adds an item for which computing alone takes r times as long as moving alone, 1 at least.
+
+    Of several trials of computing the fastest counts: a disturbed one would set the work wrong by any factor.
+    """
+    known = (point.level, point.sizes["percent"], point.sizes["bytes"])
+    if known not in _calibrated:
+        chunks = point.sizes["bytes"] // crew.size
+        moving = [crew.moving(source.read, source.begin(chunks), chunks)[0] for _ in range(TRIALS)]
+        least, taken = (
+            min(crew.computing(chunks, count)[0] for _ in range(TRIALS)) for count in (0, TRIAL_STEPS)
+        )
+        step = (taken - least if taken > 1.1 * least else taken) / TRIAL_STEPS
+        wanted = (point.sizes["percent"] / 100 * median(moving) - least) / step
+        _calibrated[known] = max(1, round(wanted))
+    return _calibrated[known]
+
+
+def prepare(point: Point, cpus: tuple[int, ...], isa: Isa) -> Prepared:
+    """Link open, buffers and threads ready, work calibrated; DeviceError for what cannot be cut so."""
+    size, chunks = point.sizes["bytes"], point.sizes.get("chunks", 1)
+    reader, workers = parted(cpus)
+    unit = max(scratch.ALIGNED, chunk.unit_bytes(isa) * len(workers))
+    if point.variant not in VARIANTS:
+        raise DeviceError(f"{point.variant!r} is no pass of the pipeline; valid: {', '.join(VARIANTS)}")
+    if chunks < 1 or size % (chunks * unit):
+        raise DeviceError(f"{size} byte cannot be cut into {chunks} chunks of whole {unit} byte")
+    source = chunk_source.opened(point.level, size)
+    crew = Crew(reader, workers, size // chunks, BUFFERS, isa)
+    try:
+        crew.moving(source.read, source.begin(chunks), chunks)  # numbers in every buffer before any is used
+        fma = steps(point, source, crew)
+    except BaseException:
+        crew.close()
+        raise
+    facts: dict[str, Any] = {"fma": fma, "buffers": BUFFERS, "reader_cpu": reader, "cpus": list(workers)}
+    facts |= source.facts
+    items = size // ITEM_BYTES["fp64"]
+    work = KERNELS[0].work(ITEM_BYTES["fp64"], {"n": items, "fma": fma}, point.level)
+    handle = Pipeline(source, crew, chunks, fma, facts, part=ALONE.get(point.variant, ""))
+    return Prepared(point, work.times, 1, 1, 1, facts, handle, "host")

@@ -1,0 +1,144 @@
+"""The points of a host's links: storage, page cache, loopback, memory nodes, pipelining, and team start."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+from bench.device import Device
+from bench.fitting.intervals import MEDIAN, memory_cap
+from bench.planning import sizes
+from bench.planning.planned import Planned
+from bench.planning.points import CAP_CURVE, Draft
+from bench.profile.records import Point, Precision
+
+KIB, MIB = sizes.KIB, sizes.MIB
+BYTES = Precision.of("fp64")
+"""Links move bytes; the doubles that they carry are those of the pipelining experiment."""
+
+READ = ((16 * MIB,), (4 * KIB, 64 * KIB, MIB, 16 * MIB), tuple(4**k * 4 * KIB for k in range(9)))
+WRITTEN = ((), (64 * KIB, MIB, 16 * MIB), tuple(4**k * 4 * KIB for k in range(9)))
+"""Requests to a file by detail, up to 256 MiB; what is written ages a disk, so less of it."""
+
+PINGS = ((KIB,), (KIB, 16 * KIB, 256 * KIB, 4 * MIB), tuple(8**k * KIB for k in range(7)))
+STREAMED = ((128 * KIB,), (16 * KIB, 128 * KIB, MIB, 16 * MIB), tuple(8**k * KIB for k in range(7)))
+EXCHANGED = ((), (128 * KIB, 16 * MIB), tuple(16**k * 4 * KIB for k in range(5)))
+"""Messages by detail, up to 256 MiB."""
+
+CHUNKS = ((1, 4, 16), (1, 2, 4, 8, 16, 32, 64), (1, 2, 4, 8, 16, 32, 64))
+FEW_CHUNKS = ((), (1, 4, 16), (1, 2, 4, 8, 16, 32, 64))
+BALANCES = ((100, 4 * MIB), (25, 8 * MIB), (400, 2 * MIB))
+"""Percent of the time of moving that computing takes, and bytes of a pass: all passes last about as long."""
+
+SMALLEST = ((8,), (1, 4, 16, 64, 256), (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024))
+"""Multiples of the smallest V by detail; from 1 KiB up to 1 MiB and more, as vectors and threads allow."""
+
+LARGEST_VECTOR = 64
+"""Bytes: V is split into whole vectors of every instruction set."""
+
+
+def _on_host(draft: Draft, family: str) -> bool:
+    """Whether the device is a real CPU or simulates the links of one; that it does not is said."""
+    there = draft.device.kind == "cpu" or bool(draft.device.facts.get("links"))
+    if not there:
+        draft.notes.append(f"{family}: {draft.device.name} is a simulated CPU without links")
+    return there
+
+
+def launch(draft: Draft) -> None:
+    """T0 of the thread team, on all threads and on one, and the smallest useful kernel."""
+    if not _on_host(draft, "launch"):
+        return
+    for scope, threads in draft.scopes:
+        if scope == "all" or draft.detail:
+            point = Point("launch", "empty", "team", BYTES, scope=scope, threads=threads)
+            draft.add(_short(point))
+    if draft.detail:
+        draft.add(_short(Point("launch", "empty", "woken", BYTES, threads=draft.device.threads)))
+    step = 8 * LARGEST_VECTOR * draft.threads
+    for count in SMALLEST[draft.detail]:
+        sized = {"bytes": max(step, KIB) * count}
+        draft.add(
+            _short(Point("launch", "smallest", "team", BYTES, "", "copy", threads=draft.threads, sizes=sized))
+        )
+
+
+def _short(point: Point) -> Planned:
+    return Planned(point, 1, CAP_CURVE, MEDIAN, 0.02, 2e-3, 0.02, 5)
+
+
+def links(draft: Draft) -> None:
+    """Storage, page cache, loopback TCP, and every pair of memory nodes."""
+    if not _on_host(draft, "link"):
+        return
+    _files(draft)
+    messages = (("ping", "send", PINGS), ("stream", "send", STREAMED), ("stream", "exchange", EXCHANGED))
+    for variant, access, grid in messages:
+        for size in grid[draft.detail]:
+            _link(draft, "loopback", variant, "network", access, size, 5e-3)
+    _nodes(draft)
+
+
+def _files(draft: Draft) -> None:
+    """Direct requests and cached ones, read and written; a synced write beside the direct one when full."""
+    ways = (("direct", "storage"), ("buffered", "page cache"))
+    for (variant, level), (access, grid) in product(ways, (("read", READ), ("write", WRITTEN))):
+        for size in grid[draft.detail]:
+            _link(draft, "storage", variant, level, access, size, 10e-3)
+    for size in WRITTEN[2][::2] if draft.detail == 2 else ():
+        _link(draft, "storage", "synced", "storage", "write", size, 10e-3)
+
+
+def _link(draft: Draft, kernel: str, variant: str, level: str, access: str, size: int, target: float) -> None:
+    point = Point(
+        "link", kernel, variant, BYTES, level, access, scope="all", threads=1, sizes={"bytes": size}
+    )
+    cap, minimum = memory_cap(draft.device.state), 3 if size > 16 * MIB else 5
+    draft.add(Planned(point, 1, cap, MEDIAN, 0.03, target, 8 * target, minimum))
+
+
+def _nodes(draft: Draft) -> None:
+    """Threads of every node over memory of every node, those without CPUs included; one node: a note."""
+    facts = draft.device.facts
+    memory, cpus = facts.get("memory_nodes", {}), facts.get("nodes", {})
+    if len(memory) < 2:
+        draft.notes.append("link between memory nodes (NUMA): this machine has one node")
+        return
+    size = sizes.array_bytes(draft.device, 1, draft.memory)
+    for node, (threads, own) in product(sorted(memory, key=int), sorted(cpus.items())):
+        count = min(len(own), draft.threads)
+        bare = " (no CPUs)" if not cpus.get(node) else ""
+        point = Point("link", "remote-read", "s6u2", BYTES, f"NUMA {node}>{threads}{bare}", "read")
+        point = replace(point, scope="socket", threads=count, sizes={"bytes": size})
+        if draft.detail or node != threads:
+            cap = memory_cap(draft.device.state)
+            draft.add(Planned(point, 1, cap, MEDIAN, 0.03, 8e-3, 0.05, 5, 16.0 * MIB))
+
+
+def overlap(draft: Draft) -> None:
+    """Chunks of data from the slowest link at hand, computing shorter, as long and longer than moving."""
+    if not _on_host(draft, "overlap"):
+        return
+    level = slowest(draft.device)
+    for percent, size in BALANCES[: 1 if draft.detail == 0 else None]:
+        shared = {"bytes": size, "percent": percent}
+        point = Point("overlap", "pipeline", "", BYTES, level, "read", threads=draft.threads, sizes=shared)
+        for variant in ("copy alone", "compute alone"):
+            draft.add(_passes(replace(point, variant=variant)))
+        for count in (CHUNKS if percent == 100 else FEW_CHUNKS)[draft.detail]:
+            sized = {**shared, "chunks": count}
+            draft.add(_passes(replace(point, variant="pipelined", sizes=sized)))
+
+
+def _passes(point: Point) -> Planned:
+    return Planned(point, 1, CAP_CURVE, MEDIAN, 0.03, 10e-3, 0.06, 3)
+
+
+def slowest(device: Device) -> str:
+    """The slowest link at hand: storage; the page cache where storage cannot be told apart; else loopback."""
+    if simulated := device.facts.get("pipelined"):
+        return str(simulated)
+    scratch = device.facts.get("scratch")
+    if scratch is None or not scratch.get("filesystem"):
+        return "network"
+    return "page cache" if scratch["direct"] else "storage"

@@ -1,0 +1,298 @@
+"""The part of the printed report about the memory and link hierarchy: levels, links, launches, overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from bench.fitting import offload
+from bench.profile.records import Ceiling, Curve, Profile
+from bench.report import grid, roofs
+from bench.report.grid import NUMBERS, WORDS, Side
+from bench.report.units import bare, capacity, duration, number, percent, plus_minus, si
+
+LEVELS: tuple[tuple[str, Side], ...] = (
+    ("level", WORDS),
+    ("holds", NUMBERS),
+    ("reported", NUMBERS),
+    ("read", NUMBERS),
+    ("write", NUMBERS),
+    ("update", NUMBERS),
+    ("copy", NUMBERS),
+    ("latency", NUMBERS),
+    ("95 %", NUMBERS),
+    ("cycles", NUMBERS),
+    ("verdict", WORDS),
+)
+
+LINKS: tuple[tuple[str, Side], ...] = (
+    ("link", WORDS),
+    ("way", WORDS),
+    ("moved by", WORDS),
+    ("β", NUMBERS),
+    ("95 %", NUMBERS),
+    ("bus β", NUMBERS),
+    ("α", NUMBERS),
+    ("n½", NUMBERS),
+    ("verdict", WORDS),
+)
+
+PIPELINES: tuple[tuple[str, Side], ...] = (
+    ("overlap, T_c/T_m", WORDS),
+    ("T_c", NUMBERS),
+    ("T_m", NUMBERS),
+    ("serial", NUMBERS),
+    ("max law", NUMBERS),
+    ("measured", NUMBERS),
+    ("chunks", NUMBERS),
+    ("predicted", NUMBERS),
+    ("ω", NUMBERS),
+)
+
+POSSIBLE = (-0.25, 1.25)
+"""Overlaps beyond these say that the whole was not measured under the conditions of its parts."""
+
+FLOWS = ("host link", "device", "peer", "NUMA", "storage", "page cache", "network")
+"""Links in the order of the report, by the first word of their name; others behind them."""
+
+
+def part(profile: Profile) -> Iterable[Text | Table]:
+    """The section "Memory and links", nothing where only β of levels was measured."""
+    deeper = [c for c in profile.ceilings if c.quantity in ("latency", "t0", "capacity") or roofs.is_link(c)]
+    if not deeper:
+        return
+    yield grid.section("Memory and links", "α: time of the smallest transfer; n½: size at half of β")
+    yield grid.table(LEVELS, (_level(name, profile) for name in _levels(profile)))
+    yield from (Text(line, style="dim") for line in (*_about_levels(profile), *_about_parallelism(profile)))
+    rows = list(_links(profile))
+    if rows:
+        yield Text()
+        yield grid.table(LINKS, rows)
+        yield Text("links count one way; both ways at once is the sum of the two", style="dim")
+    yield from (Text(line, style="dim") for line in (*_collectives(profile), *_launches(profile)))
+    pipelines = [c for c in profile.curves if c.kind == "overlap" and "omega" in c.plateaus]
+    if pipelines:
+        yield Text()
+        yield grid.table(PIPELINES, map(_pipeline, pipelines))
+    yield from (Text(line, style="dim") for line in _misfit(profile))
+
+
+def _levels(profile: Profile) -> list[str]:
+    """Names of the memory levels, nearest first: as reported, then whatever else was measured."""
+    known = [str(cache["level"]) for cache in _caches(profile)]
+    measured = [c.level for c in profile.ceilings if c.level and c.quantity != "t0" and not roofs.is_link(c)]
+    behind = [name for name in dict.fromkeys(measured) if name not in known and name != "DRAM"]
+    return [*known, *behind, *(["DRAM"] if "DRAM" in measured else [])]
+
+
+def _caches(profile: Profile) -> Sequence[Mapping[str, Any]]:
+    caches: Sequence[Mapping[str, Any]] = profile.facts.get("device", {}).get("caches", ())
+    return caches
+
+
+def _level(name: str, profile: Profile) -> Sequence[str]:
+    rates = {c.access: c for c in roofs.diagonals(profile) if c.level == name}
+    latency = next((c for c in _latencies(profile) if c.level == name), None)
+    held = _held(name, profile)
+    claimed = next((float(c["bytes"]) for c in _caches(profile) if c["level"] == name), None)
+    if name == "DRAM":
+        claimed = profile.facts.get("device", {}).get("memory_bytes") or None
+    return (
+        name,
+        capacity(held.estimate.value) if held else "",
+        capacity(claimed) if claimed else "",
+        *(
+            si(rates[a].estimate.value, "byte/s") if a in rates else ""
+            for a in ("read", "write", "update", "copy")
+        ),
+        duration(latency.estimate.value) if latency else "",
+        plus_minus(latency.estimate.half_width) if latency else "",
+        _cycles(latency, profile),
+        roofs.verdict(latency) if latency else "",
+    )
+
+
+def _held(name: str, profile: Profile) -> Ceiling | None:
+    """What a level holds, by reads on most threads, else by chases."""
+    found = [c for c in profile.ceilings if c.quantity == "capacity" and c.level == name]
+    return max(found, key=lambda c: (c.kernel == "cache-read", c.threads), default=None)
+
+
+def _latencies(profile: Profile) -> list[Ceiling]:
+    """Latencies of the full random walk."""
+    return [c for c in profile.ceilings if c.quantity == "latency" and c.kernel == "chase"]
+
+
+def _cycles(latency: Ceiling | None, profile: Profile) -> str:
+    """In cycles of the clock held, where one is known."""
+    if latency is None:
+        return ""
+    clock = latency.clock_hz or profile.facts.get("device", {}).get("facts", {}).get("clock_hz")
+    return number(latency.estimate.value * clock) if clock else ""
+
+
+def _about_levels(profile: Profile) -> Iterator[str]:
+    """What the staircases say beyond the table: explained and unnamed levels, and those that do not show."""
+    said: dict[str, list[str]] = {}
+    for curve in profile.curves:
+        if curve.kind not in ("cache", "latency") or "levels" not in curve.plateaus:
+            continue
+        sweep = f"{curve.mode} on {curve.threads}" if curve.kind == "cache" else "latency"
+        for level in curve.plateaus["levels"]:
+            if level["why"] != "as reported" and level["why"] != "behind all reported caches":
+                name = level["name"] or f"a level up to {capacity(level['to_bytes'])}"
+                said.setdefault(f"{name}: {level['why']}", []).append(sweep)
+        for name in curve.plateaus.get("not_visible", ()):
+            said.setdefault(f"{name}: not visible with this access pattern", []).append(sweep)
+    yield from (f"{text} ({', '.join(dict.fromkeys(sweeps))})" for text, sweeps in said.items())
+
+
+def _about_parallelism(profile: Profile) -> Iterator[str]:
+    """Bytes in flight beside Little's law, and how rates grow with cores or SMs."""
+    for curve in profile.curves:
+        found = curve.plateaus
+        if curve.kind == "concurrency":
+            little = (
+                f", Little's law asks for {_size(found['little_bytes'])}" if "little_bytes" in found else ""
+            )
+            half = (
+                f"half of it with {_size(found['half_bytes'])} in flight" if found["half_bytes"] else "flat"
+            )
+            rising = "at least " if found["rising"] else ""
+            who = f", {curve.threads} at once" if curve.threads > 1 else ""
+            yield f"{curve.mode} by chains{who}: {rising}{si(found['beta'], 'byte/s')}, {half}{little}"
+    yield from _scaled([c for c in profile.curves if c.kind == "cores"], profile)
+
+
+def _scaled(curves: Sequence[Curve], profile: Profile) -> Iterator[str]:
+    """How much faster all cores or SMs are than the fewest, and how many take up nine tenths of it."""
+    unit = str(profile.facts.get("device", {}).get("facts", {}).get("unit", "thread"))
+    ends: dict[tuple[float, float], list[str]] = {}
+    for curve in curves:
+        found = curve.plateaus
+        count = found["nearly_units"]
+        early = f" (nine tenths from {count} on)" if count < 0.8 * curve.points[-1].x else ""
+        gain = f"{curve.mode} {number(found['all'] / found['first'])}x{early}"
+        ends.setdefault((curve.points[0].x, curve.points[-1].x), []).append(gain)
+    for (few, many), times in ends.items():
+        yield f"{many:.0f} {unit}s over {few:.0f}: {', '.join(times)}"
+
+
+def _size(value: float) -> str:
+    return si(value, "byte")
+
+
+def _links(profile: Profile) -> Iterator[Sequence[str]]:
+    """One row for each way over a link; pairs of peers or memory nodes share one."""
+    groups: dict[tuple[str, str, str, str], list[Curve]] = {}
+    for curve in profile.curves:
+        if curve.kind in ("link", "collective"):
+            found = curve.plateaus
+            level = str(found["level"])
+            kind = level.split(" ")[0] if ">" in level else level
+            key = (kind, str(found["access"]), str(found["kernel"]), str(found["variant"]))
+            groups.setdefault(key, []).append(curve)
+    for key in sorted(groups, key=lambda key: _flow(key, groups)):
+        yield _link(key, groups[key], profile)
+
+
+def _flow(
+    key: tuple[str, ...], groups: Mapping[tuple[str, str, str, str], Sequence[Curve]]
+) -> tuple[object, ...]:
+    """Links in their order, of each the fastest means first, of that each direction before both."""
+    known = [i for i, name in enumerate(FLOWS) if key[0].startswith(name)]
+    same = [c for other, curves in groups.items() if (other[0], other[2]) == (key[0], key[2]) for c in curves]
+    fastest = max((float(c.plateaus.get("beta", 0.0)) for c in same), default=0.0)
+    both = key[1] in ("both", "exchange")
+    return (known[0] if known else len(FLOWS), key[0], -fastest, key[2], key[3], both, key[1])
+
+
+def _link(key: tuple[str, ...], curves: Sequence[Curve], profile: Profile) -> Sequence[str]:
+    kind, way, kernel, variant = key
+    fitted = [c.plateaus for c in curves if "beta" in c.plateaus]
+    names = {str(c.plateaus["level"]) for c in curves}
+    name = f"{kind}, {len(names)} pairs" if len(names) > 1 else names.pop()
+    how = " ".join(dict.fromkeys((kernel, variant))).strip()
+    access = "" if curves[0].kind == "collective" else way
+    if not fitted:
+        best = max(p.estimate.value for c in curves for p in c.points)
+        return (name, access, how, f"> {si(best, 'byte/s')}", "", "", "", "", "too few sizes to fit")
+    middle = sorted(fitted, key=lambda f: f["beta"])[len(fitted) // 2]
+    rates = sorted(f["beta"] for f in fitted)
+    spread = f" ({bare(rates[0], 'byte/s', middle['beta'])} to {bare(rates[-1], 'byte/s', middle['beta'])})"
+    ceiling = _ceiling_of(middle, profile)
+    return (
+        name,
+        access,
+        how,
+        si(middle["beta"], "byte/s") + (spread if len(rates) > 1 else ""),
+        plus_minus(ceiling.estimate.half_width) if ceiling else "",
+        si(middle["bus_beta"], "byte/s") if middle.get("bus_beta") else "",
+        duration(middle["alpha_s"]),
+        _size(middle["half_bytes"]),
+        roofs.verdict(ceiling) if ceiling else f"not reached: {percent(middle['reached_share'])}",
+    )
+
+
+def _ceiling_of(found: Mapping[str, Any], profile: Profile) -> Ceiling | None:
+    same = ("level", "kernel", "variant", "access")
+    betas = [c for c in profile.ceilings if c.quantity == "beta"]
+    return next((c for c in betas if all(getattr(c, name) == found[name] for name in same)), None)
+
+
+def _collectives(profile: Profile) -> Iterator[str]:
+    """The convention, once."""
+    said = {str(c.plateaus["convention"]) for c in profile.curves if c.kind == "collective"}
+    yield from sorted(said)
+
+
+def _launches(profile: Profile) -> Iterator[str]:
+    """T0 of each way of starting something, and the smallest useful kernel."""
+    empty = [c for c in profile.ceilings if c.quantity == "t0" and c.kernel == "empty"]
+    parts = []
+    for c in sorted(empty, key=lambda c: -c.threads):
+        count = f" on {c.threads}" if len({e.threads for e in empty if e.variant == c.variant}) > 1 else ""
+        parts.append(f"{c.variant}{count} {duration(c.estimate.value)}")
+    if parts:
+        yield f"T₀, starting nothing: {', '.join(parts)}"
+    for curve in profile.curves:
+        found = curve.plateaus
+        if curve.kind == "launch" and "beta" in found:
+            line = f"T = {duration(found['alpha_s'])} + V / {si(found['beta'], 'byte/s')}"
+            half = f"half of it work at {_size(found['half_bytes'])}"
+            yield f"smallest useful kernel, {found['variant']}: {line}, {half}"
+
+
+def _pipeline(curve: Curve) -> Sequence[str]:
+    found = curve.plateaus
+    low, high = found["omega_low"], found["omega_high"]
+    ends = "" if low is None else f" ± {(high - low) / 2:.2f}"
+    balance = found["compute_seconds"] / found["movement_seconds"]
+    return (
+        f"{found['level']}, {number(balance, 2)}x",
+        duration(found["compute_seconds"]),
+        duration(found["movement_seconds"]),
+        duration(found["serial_seconds"]),
+        duration(found["max_seconds"]),
+        duration(found["best_seconds"]),
+        str(found["best_chunks"]),
+        str(found["predicted_chunks"]),
+        f"{found['omega']:.2f}{ends}" if POSSIBLE[0] < found["omega"] < POSSIBLE[1] else "cannot tell",
+    )
+
+
+def _misfit(profile: Profile) -> Iterator[str]:
+    """What a working set that does not fit costs: the slope of the link behind the memory."""
+    if not (found := offload.beyond(profile.ceilings)):
+        return
+    held = _held("DRAM", profile)
+    size = held.estimate.value if held else profile.facts.get("device", {}).get("memory_bytes")
+    limit = f"beyond {capacity(size)}" if size else "what does not fit"
+    way = f"{found['level']} ({found['kernel']})"
+    yield (
+        f"{limit}: a byte more comes over the {way} at {si(found['beta'], 'byte/s')}, "
+        f"{number(found['slowdown'], 2)} times slower than DRAM"
+    )

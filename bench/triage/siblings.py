@@ -1,0 +1,184 @@
+"""Loops that move the same bytes in the same way, against each other: a figure that its siblings do not share.
+
+    stream of an access   the largest sizes of the sweep over working sets of that access, and the memory side
+                          of the intensity sweep with its traffic
+    copy and triad        each other: both load and store, in order, all the time
+
+When the buffers are smaller than was asked for, reads of both streams and intensity sweeps come from a cache, while
+the sweep over working sets, whose sizes are its subject, does not. When a loop counts other bytes than it moves,
+that loop alone is off, by a ratio of stream counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from statistics import median
+
+from bench.profile.records import WHOLE, Ceiling, Curve
+from bench.report.units import si
+from bench.triage.case import Case, agree
+from bench.triage.finding import Finding, found
+from bench.triage.sweeps import largest
+
+RESIDENT = 1.12
+"""Reads of streams and of the intensity sweep, over those of large working sets: they agree within 5 % where
+measured, and a cache that is half as fast again and serves a third of the traffic gives 1.13."""
+
+TOGETHER = 0.10
+"""Scatter of both about each other: other loops, the same memory."""
+
+OFF = 1.25
+"""Ratio of two loops of one traffic from which on one counts wrong: measured ones lie within 1.18, and the
+smallest ratio of stream counts is 4/3."""
+
+OFF_TRIAD = 1.18
+"""The same for copy and triad: published pairs lie within 1.10 once write-allocate traffic is counted."""
+
+OFF_BUS = 1.3
+"""The same against the median of all other accesses, where the bus is known: on boards they lie within 1.15."""
+
+BEYOND = 2.5
+"""Working set over the last-level cache from which on a sweep's point is DRAM's."""
+
+MODES = {"read": "read-only", "update": "in-place"}
+"""Intensity sweep with the traffic of a stream."""
+
+PAIR = ("copy", "triad")
+
+
+def resident(case: Case) -> Finding | None:
+    """Streams and intensity sweep read faster than the sweep over working sets does where it ends."""
+    reads = [c for c in case.memory if c.kernel == "read"]
+    end, mix = _end(case, "read"), _mix(case, "read")
+    if not reads or end is None or mix is None:
+        return None
+    stream = max(c.estimate.value for c in reads)
+    if min(stream, mix) < RESIDENT * end or not agree(stream, mix, TOGETHER):
+        return None
+    sentence = (
+        f"β DRAM read is {si(stream, 'byte/s')} and the intensity sweep reads {si(mix, 'byte/s')}, "
+        f"{stream / end:.2f} times the {si(end, 'byte/s')} at which the sweep over working sets ends: part of "
+        "the data of both came from a cache, so the buffer that was really used hardly exceeds it"
+    )
+    return found("cache-resident", "β DRAM", sentence, stream=stream, mix=mix, sweep_end=end)
+
+
+def counted(case: Case) -> list[Finding]:
+    """Kernels whose rate no loop of the same traffic shares: they count other bytes than they move."""
+    rates = _rates(case)
+    off = {kernel: said for kernel in rates if (said := _off(case, kernel, rates))}
+    told = [_told(kernel, rates[kernel], *said) for kernel, said in off.items()]
+    return [*told, *_one_of_a_pair(case, rates, off), *_sweeps(case, rates)]
+
+
+def _sweeps(case: Case, rates: Mapping[str, float]) -> Iterator[Finding]:
+    """Intensity sweeps whose memory side neither the stream nor the working sets of that access share."""
+    for access, mode in MODES.items():
+        mix, end, stream = _mix(case, access), _end(case, access), rates.get(access)
+        if not (mix and end and stream) or not agree(stream, end, RESIDENT - 1):
+            continue
+        if not agree(mix, stream, OFF - 1) and not agree(mix, end, OFF - 1):
+            yield _told(f"mix-{mode}", mix, stream, f"the {access} stream")
+
+
+def _rates(case: Case) -> Mapping[str, float]:
+    """byte/s of every stream kernel, write-allocate traffic included."""
+    best: dict[str, float] = {}
+    for c in case.memory:
+        best[c.kernel] = max(best.get(c.kernel, 0.0), _moved(c))
+    return best
+
+
+def _moved(c: Ceiling) -> float:
+    return c.estimate.value * (1 + c.hidden_traffic)
+
+
+def _off(case: Case, kernel: str, rates: Mapping[str, float]) -> tuple[float, str] | None:
+    """(rate that its siblings tell, whose that is) of a kernel that every sibling contradicts."""
+    known = list(_witnesses(case, kernel))
+    if not known or any(agree(own, value, OFF - 1) for own, value, _ in known):
+        return _off_bus(case, kernel, rates) if not known else None
+    own, value, what = known[0]
+    return value * rates[kernel] / own, what
+
+
+def _witnesses(case: Case, kernel: str) -> Iterator[tuple[float, float, str]]:
+    """(own rate, sibling's rate, whose it is): byte/s of the same store."""
+    ordinary = [c for c in case.memory if c.kernel == kernel and c.store != "nontemporal"]
+    if not ordinary:
+        return
+    own, access = max(c.estimate.value for c in ordinary), ordinary[0].access
+    if access == kernel and (end := _end(case, access)):
+        yield own, end, f"the large working sets of the {access} sweep"
+    if kernel in MODES and (mix := _mix(case, kernel)):
+        yield own, mix, f"the memory side of the {MODES[kernel]} sweep"
+
+
+def _off_bus(case: Case, kernel: str, rates: Mapping[str, float]) -> tuple[float, str] | None:
+    """On a board, where every access comes near the bus: against all others."""
+    others = [value for name, value in rates.items() if name != kernel]
+    if len(others) < 3 or not all(c.share_at_clock for c in case.memory):
+        return None
+    usual = median(others)
+    return None if agree(rates[kernel], usual, OFF_BUS - 1) else (usual, "the other accesses of this bus")
+
+
+def _one_of_a_pair(
+    case: Case, rates: Mapping[str, float], off: Mapping[str, tuple[float, str]]
+) -> Iterator[Finding]:
+    """Copy and triad: the one that has no witness of its own follows the other, or is off where they differ."""
+    if not all(kernel in rates for kernel in PAIR):
+        return
+    apart = not agree(rates["copy"], rates["triad"], OFF_TRIAD - 1)
+    wrong = [kernel for kernel in PAIR if kernel in off]
+    if len(wrong) == 1 and not apart:
+        other = PAIR[1 - PAIR.index(wrong[0])]
+        yield _told(other, rates[other], off[wrong[0]][0], f"{wrong[0]}, which is as far off, should have")
+    elif not wrong and apart:
+        kernel = _stranger(case, rates)
+        other = PAIR[1 - PAIR.index(kernel)]
+        yield _told(kernel, rates[kernel], rates[other], f"{other}, which also loads and stores in order,")
+
+
+def _stranger(case: Case, rates: Mapping[str, float]) -> str:
+    """Triad where a working-set sweep confirms copy, else the one that lies farther from all others."""
+    if list(_witnesses(case, "copy")):
+        return "triad"
+    others = [value for kernel, value in rates.items() if kernel not in PAIR]
+    usual = median(others) if others else rates["copy"]
+    return max(PAIR, key=lambda kernel: max(rates[kernel] / usual, usual / rates[kernel]))
+
+
+def _told(kernel: str, rate: float, sibling: float, what: str) -> Finding:
+    factor = rate / sibling
+    sentence = (
+        f"{kernel} moves {si(rate, 'byte/s')}, {factor:.2f} times the {si(sibling, 'byte/s')} of {what}: "
+        f"it counts {'more' if factor > 1 else 'fewer'} bytes than it moves"
+    )
+    return found("byte-count", kernel, sentence, rate=rate, sibling=sibling, factor=factor)
+
+
+def _end(case: Case, access: str) -> float | None:
+    """byte/s of the sweep over working sets of an access where it is far beyond the last-level cache."""
+    if not case.cache_bytes:
+        return None
+    ends = [
+        p.estimate.value
+        for c in case.profile.curves
+        if c.kind == "cache" and c.scope in WHOLE and c.mode in (access, f"{access} whole")
+        for p in c.points
+        if _footprint(c, p.x) >= BEYOND * case.cache_bytes
+    ]
+    return median(ends) if ends else None
+
+
+def _footprint(curve: Curve, x: float) -> float:
+    """Bytes of all threads together."""
+    return x if "whole" in curve.mode else x * curve.threads
+
+
+def _mix(case: Case, access: str) -> float | None:
+    """byte/s of the memory side of an intensity sweep without a step: its three lowest intensities."""
+    whole = [c for c, steps in case.sweeps if c.mode == MODES[access] and not steps]
+    rates = [p.estimate.value / p.x for c in whole[:1] for p in largest(c.points)[:3]]
+    return median(rates) if rates else None

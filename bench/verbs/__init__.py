@@ -1,0 +1,1 @@
+"""The verbs of the command line, one function each: on devices, on results, and predictions."""

@@ -1,0 +1,490 @@
+"""Self-checks: what each says of sound samples, and one crafted input that fails each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bench.fitting.ceilings import ceilings
+from bench.fitting.checks import CHECKS
+from bench.fitting.pooled import pool
+from bench.profile.records import Ceiling, Point, Precision, Repetitions, Sample
+from bench.profile.verdict import FAILS, OK, UNTESTED, word
+
+FP64 = Precision.of("fp64")
+MIB = 1 << 20
+PI, BETA = 80e9, 20e9
+PEAK = Point("fma", "fma", "12 chains", FP64, threads=2)
+READ = Point("stream", "read", "s3u4", FP64, "DRAM", "read", "none", threads=2, sizes={"bytes": 128 * MIB})
+COPY = replace(READ, kernel="copy", access="copy", store="nontemporal")
+MIX = Point("mix", "mix-read-only", "s6u2", FP64, "DRAM", "read", "none", threads=2)
+L2 = Point("cache", "cache-read", "s1u8", FP64, "L2", "read", "none", threads=2)
+GEMM = Point("gemm", "gemm", "square", Precision.of("fp64", "library"), "DRAM", threads=2)
+CACHES = (
+    {"level": "L1", "bytes": 32 << 10, "sharers": 1, "instances": 2},
+    {"level": "L2", "bytes": 1 << 20, "sharers": 1, "instances": 2},
+    {"level": "L3", "bytes": 16 << 20, "sharers": 2, "instances": 1},
+)
+DEVICE: dict[str, Any] = {"kind": "cpu", "name": "CPU", "state": "quiet", "caches": CACHES, "facts": {}}
+WOBBLE = (1.0, 1.003, 0.998, 1.001, 0.999)
+"""Of five rounds."""
+
+
+def rounds(
+    where: Point, rate: float, seconds: float = 2e-3, intensity: float = 0.125, **more: Any
+) -> list[Sample]:
+    """Five rounds of five repetitions of about `seconds` at `rate`: byte/s of streams, else FLOP/s.
+
+    intensity: FLOP/byte, infinite for a kernel that moves nothing;  wobble: factor on the rate by round
+    """
+    wobble = more.pop("wobble", WOBBLE)
+    facts = {"verified": True} | more.pop("facts", {})
+    evidence = {k: more.pop(k) for k in ("clock_hz", "power_w", "throttle") if k in more}
+    moves = where.family in ("stream", "cache")
+    amount = rate * seconds
+    flops, moved = (amount * intensity, amount) if moves else (amount, amount / intensity)
+    made = []
+    for number, factor in enumerate(wobble, 1):
+        times = tuple(seconds / factor * (1 + 1e-4 * i) for i in range(5))
+        repetitions = Repetitions(seconds=times, **{k: (v,) * 5 for k, v in evidence.items()})
+        work = {"flops": flops, "bytes_read": moved, "repetitions": repetitions, "facts": facts}
+        made.append(Sample(where, number, number, 0, **{**work, **more}))
+    return made
+
+
+def of_pi(rate: float = PI, **more: Any) -> list[Sample]:
+    return rounds(more.pop("where", PEAK), rate, **{"intensity": math.inf, **more})
+
+
+def of_beta(rate: float = BETA, **more: Any) -> list[Sample]:
+    return rounds(more.pop("where", READ), rate, **{"seconds": 8e-3, **more})
+
+
+def doubled(where: Point, rate: float, **more: Any) -> list[Sample]:
+    """The same loop in repetitions of twice the time."""
+    return rounds(replace(where, sizes={**where.sizes, "window": 4000}), rate, **more)
+
+
+def sweep(
+    rate: Mapping[float, float] | None = None, wobble: Sequence[float] = WOBBLE, turned: bool = False
+) -> list[Sample]:
+    """Intensities from 1/16 to 256 FLOP/byte under the roof of PI and BETA; `rate`: factors at some of them.
+
+    turned: every setting has its own order of the rounds
+    """
+    found = []
+    for power in range(-4, 9):
+        intensity = 2.0**power
+        sizes = {"bytes": 128 * MIB, "fma": round(48 * intensity)}
+        where = replace(MIX, sizes=sizes)
+        turn = power % len(wobble) if turned else 0
+        value = min(PI, BETA * intensity) * (rate or {}).get(intensity, 1.0)
+        found += rounds(
+            where, value, seconds=4e-3, intensity=intensity, wobble=(*wobble[turn:], *wobble[:turn])
+        )
+    return found
+
+
+SOUND = [
+    *of_pi(),
+    *doubled(PEAK, PI, seconds=4e-3, intensity=math.inf),
+    *of_beta(),
+    *doubled(READ, BETA, seconds=16e-3),
+    *sweep(),
+]
+
+
+def checked(
+    samples: Sequence[Sample], kernel: str, device: Mapping[str, Any] = DEVICE, regime: str = "typical"
+) -> Ceiling:
+    """The ceiling of `kernel` among what the samples make."""
+    made = ceilings(pool(samples), device, samples)
+    (found,) = (c for c in made if c.kernel == kernel and c.regime == regime)
+    return found
+
+
+def said(samples: Sequence[Sample], kernel: str, check: str, device: Mapping[str, Any] = DEVICE) -> str:
+    return checked(samples, kernel, device).checks[check]
+
+
+@pytest.mark.parametrize("kernel", ["fma", "read"])
+def test_sound_samples_pass_all_that_this_device_lets_be_tested(kernel: str) -> None:
+    told = checked(SOUND, kernel).checks
+    wanted = dict.fromkeys(CHECKS, OK) | {"power and clock": UNTESTED}
+    if kernel == "fma":
+        del wanted["array size"]
+    assert {name: word(text) for name, text in told.items()} == wanted, told
+
+
+def test_every_answer_carries_its_evidence() -> None:
+    told = checked(SOUND, "fma").checks
+    assert told["side"] == "ok: it moves no bytes, at any bandwidth"
+    assert told["double flops"] == (
+        "ok: 2.00 times the flops in one repetition take 2.00 times as long ± 0 %, "
+        "2.00 within 10 % is expected"
+    )
+    assert told["window"] == "ok: repetitions of 2.00 ms on the native clock, 500 µs is the least"
+    assert told["verified"] == "ok: compared with its reference before it was timed, in 5 rounds"
+    assert told["neighbours"] == "ok: 4 settings of mix-read-only reach 1.00 of it, without a jump"
+    told = checked(SOUND, "read").checks
+    assert told["side"] == "ok: 0.125 FLOP/byte, 32.0 times below the ridge at 4.00"
+    assert told["array size"] == "ok: 1 x 128 MiB against 16 MiB of cache"
+
+
+# side of the ridge
+
+
+def test_a_stream_that_computes_too_much_is_on_the_wrong_side() -> None:
+    heavy = [*of_pi(), *of_beta(intensity=3.5)]
+    assert said(heavy, "read", "side") == (
+        "fails: 3.50 FLOP/byte, 1.14 times below the ridge at 4.00: 1.25 is the least"
+    )
+
+
+def test_a_product_is_compared_with_the_slowest_memory() -> None:
+    product = rounds(replace(GEMM, sizes={"m": 512, "n": 512, "k": 512}), 70e9, intensity=42.7)
+    slow = of_beta(2e9, where=COPY, intensity=1e-9)
+    told = said([*product, *of_beta(), *slow], "gemm", "side")
+    assert told.startswith("fails: 42.7 FLOP/byte, 1.22 times above the ridge at 35.0"), told
+    assert word(said([*product, *of_beta()], "gemm", "side")) == OK
+    assert said(product, "gemm", "side").startswith("not tested: no bandwidth of DRAM was measured")
+    assert said(of_beta(), "read", "side").startswith("not tested: no π of fp64")
+
+
+# doubling
+
+
+def test_a_chain_whose_time_does_not_follow_its_flops_fails() -> None:
+    """A compiler that folds the loop: twice the steps, the same time."""
+    folded = [*of_pi(), *doubled(PEAK, 2 * PI, seconds=2e-3, intensity=math.inf), *of_beta(), *sweep()]
+    told = said(folded, "fma", "double flops")
+    assert told.startswith("fails: 2.00 times the flops in one repetition take 1.00 times as long"), told
+
+
+def test_without_a_longer_repetition_the_sweep_tells_of_a_pi() -> None:
+    told = said([*of_pi(), *of_beta(), *sweep()], "fma", "double flops")
+    assert told.startswith("ok: twice the flops at equal bytes (") and "2.00 times as long" in told
+    slack = {2.0**p: 1.3**p / 1.3**4 for p in range(4, 9)}  # time grows by 1.54 where the flops double
+    told = said([*of_pi(), *of_beta(), *sweep(slack)], "fma", "double flops")
+    assert told.startswith("fails: twice the flops at equal bytes"), told
+    assert said(of_pi(), "fma", "double flops").startswith("not tested: no repetition of twice the flops")
+
+
+def test_a_pi_that_follows_its_bytes_fails() -> None:
+    bound = {2.0**p: 2.0 ** (p - 8) for p in range(4, 9)}
+    told = said([*of_pi(), *of_beta(), *sweep(bound)], "fma", "double bytes")
+    assert told.startswith("fails: twice the bytes at equal flops (") and " take 2.00 times as long" in told
+
+
+def test_a_beta_that_follows_its_flops_fails() -> None:
+    bound = {2.0**p: 2.0**-p / 16 for p in range(-4, 9)}  # a constant rate: compute binds everywhere
+    told = said([*of_pi(), *of_beta(), *sweep(bound)], "read", "double flops")
+    assert told.startswith("fails: twice the flops at equal bytes (") and " take 2.00 times as long" in told
+
+
+def test_a_beta_whose_time_does_not_follow_its_bytes_fails() -> None:
+    stuck = [*of_beta(), *doubled(READ, 1.5 * BETA, seconds=10.7e-3)]
+    told = said(stuck, "read", "double bytes")
+    assert told.startswith("fails: 2.01 times the bytes in one repetition take 1.34 times as long"), told
+    assert said(of_beta(), "read", "double bytes").startswith("not tested: no repetition of twice the bytes")
+    alike = [*of_beta(), *doubled(READ, BETA, seconds=9e-3)]
+    assert (
+        said(alike, "read", "double bytes")
+        == "not tested: the longer repetition did only 1.12 times the work"
+    )
+
+
+def test_streams_that_differ_by_one_flop_tell_of_each_other() -> None:
+    scale = replace(COPY, kernel="scale")
+    both = [*of_pi(), *of_beta(where=COPY), *of_beta(where=scale)]
+    assert said(both, "copy", "double flops").startswith(
+        "ok: one FLOP an item more at equal bytes (scale for"
+    )
+    slow = [*of_pi(), *of_beta(where=COPY), *of_beta(BETA / 1.5, where=scale)]
+    assert said(slow, "copy", "double flops").startswith("fails: one FLOP an item more")
+    assert word(said(of_beta(where=COPY), "copy", "double flops")) == UNTESTED
+
+
+def test_scatter_that_hides_the_answer_is_not_taken_for_one() -> None:
+    wild = (1.0, 2.5, 0.5, 1.7, 0.6)
+    noisy = [*of_pi(), *doubled(PEAK, PI, seconds=4e-3, intensity=math.inf, wobble=wild)]
+    told = said(noisy, "fma", "double flops")
+    assert word(told) == UNTESTED and told.endswith("that scatter hides the answer")
+
+
+def test_a_burst_is_not_doubled() -> None:
+    both = [*SOUND, *of_pi(1.1 * PI, regime="burst")]
+    told = checked(both, "fma", regime="burst").checks
+    assert told["double flops"] == "not tested: doubled in the typical regime only"
+    assert word(told["neighbours"]) == UNTESTED and word(told["window"]) == OK
+
+
+# conditions
+
+
+@pytest.mark.parametrize(
+    ("clock", "throttle", "facts", "told"),
+    [
+        (3e9, "", {}, "ok: 3.00 GHz, 1.00 of the highest of this run"),
+        (3e9, "", {"clock_hz": 3.2e9}, "ok: 3.00 GHz, 1.00 of the highest of this run and 0.938 of 3.20 GHz"),
+        (2e9, "", {"clock_hz": 3.2e9}, "fails: 2.00 GHz, 1.00 of the highest of this run and 0.625 of 3.20"),
+        (3e9, "hw_thermal", {}, "fails: hw thermal held the clock back in 100 % of it"),
+        (2e9, "sw_power_cap", {"clock_hz": 3.2e9}, "ok: 2.00 GHz, 1.00 of the highest"),
+    ],
+)
+def test_the_clock_of_a_peak(clock: float, throttle: str, facts: dict[str, float], told: str) -> None:
+    device = {**DEVICE, "facts": facts}
+    assert said(of_pi(clock_hz=clock, throttle=throttle), "fma", "power and clock", device).startswith(told)
+
+
+def test_a_clock_below_the_runs_own_highest_fails_and_a_sustained_one_does_not() -> None:
+    cold = of_pi(1.3 * PI, regime="burst", clock_hz=3e9)
+    told = said([*cold, *of_pi(clock_hz=2.3e9)], "fma", "power and clock")
+    assert told.startswith("fails: 2.30 GHz, 0.767 of the highest of this run")
+    held = [*cold, *of_pi(clock_hz=2.3e9, regime="sustained")]
+    assert word(checked(held, "fma", regime="sustained").checks["power and clock"]) == OK
+
+
+def gpu(**facts: Any) -> dict[str, Any]:
+    known = {"compute_capability": 90, "unit": "SM", "memory_bus_bits": 5120, "max_memory_clock_hz": 2.5e9}
+    return {**DEVICE, "kind": "simulated", "facts": {**known, **facts}}
+
+
+def test_more_than_the_units_can_do_fails() -> None:
+    """fp64 of capability 9.0: 128 FLOP a clock and SM, 256e9 of two at 1 GHz."""
+    for rate, answer in ((256e9, OK), (270e9, FAILS)):
+        told = said(of_pi(rate, clock_hz=1e9, seconds=25e-3), "fma", "power and clock", gpu())
+        assert word(told) == answer, told
+    assert "1.05 of what its units can do at the clock held" in told
+
+
+def test_a_lowered_memory_clock_fails() -> None:
+    for clock, answer in ((2.5e9, OK), (1.25e9, FAILS)):
+        slow = of_beta(clock_hz=1e9, facts={"memory_clock_hz": clock})
+        told = said(slow, "read", "power and clock", gpu())
+        assert word(told) == answer, told
+    assert told == "fails: the memory clock is 1.25 GHz, its highest is 2.50 GHz"
+
+
+def test_power_is_told() -> None:
+    assert said(of_pi(power_w=250.0), "fma", "power and clock") == "ok: 250 W"
+
+
+def test_arrays_that_fit_the_cache_fail() -> None:
+    small = replace(READ, sizes={"bytes": 20 * MIB})
+    assert said(of_beta(where=small), "read", "array size") == (
+        "fails: 1 x 20 MiB against 16 MiB of cache: 2 times each and 4 times together are needed"
+    )
+    two = replace(COPY, sizes={"bytes": 32 * MIB})
+    assert word(said(of_beta(where=two), "copy", "array size")) == OK
+    bare = {**DEVICE, "caches": ()}
+    assert word(said(of_beta(), "read", "array size", bare)) == UNTESTED
+
+
+def test_arrays_as_fast_as_the_last_cache_fail() -> None:
+    l3 = replace(L2, level="L3", sizes={"bytes": 4 * MIB, "plateau": 1})
+    resident = [*of_beta(90e9), *rounds(l3, 85e9)]
+    assert said(resident, "read", "array size").endswith("but as fast as L3 with 85.0 GB/s")
+    assert word(said([*of_beta(), *rounds(l3, 85e9)], "read", "array size")) == OK
+
+
+@pytest.mark.parametrize(("size", "answer"), [(300 << 10, OK), (900 << 10, FAILS), (40 << 10, FAILS)])
+def test_a_working_set_must_lie_in_its_level_alone(size: int, answer: str) -> None:
+    where = replace(L2, sizes={"bytes": size, "plateau": 1})
+    told = said(rounds(where, 150e9), "cache-read", "array size")
+    assert word(told) == answer, told
+
+
+@pytest.mark.parametrize(
+    ("source", "seconds", "answer"),
+    [("native", 1e-3, OK), ("native", 1e-4, FAILS), ("host", 6e-4, FAILS), ("event", 15e-3, FAILS)],
+)
+def test_short_repetitions_fail(source: str, seconds: float, answer: str) -> None:
+    told = said(of_pi(seconds=seconds, clock_source=source), "fma", "window")
+    assert word(told) == answer, told
+
+
+def test_a_coarse_clock_fails() -> None:
+    """Milliseconds, in repetitions of 15 to 17 of them."""
+    times = (0.015, 0.016, 0.015, 0.016, 0.016, 0.017, 0.016, 0.015)
+    coarse = [replace(s, repetitions=Repetitions(seconds=times)) for s in of_pi()]
+    assert said(coarse, "fma", "window").endswith("which moves in steps of 1.00 ms")
+    fine = [
+        replace(s, repetitions=Repetitions(seconds=tuple(t + 1e-6 * i for i, t in enumerate(times))))
+        for s in of_pi()
+    ]
+    assert word(said(fine, "fma", "window")) == OK
+
+
+def test_launches_that_waited_for_the_host_fail() -> None:
+    late = of_pi(seconds=25e-3, clock_source="event", facts={"host_bound": True})
+    assert said(late, "fma", "window").endswith("the host was too slow to queue 5 of 5 samples")
+
+
+# verified, rounds, repetitions
+
+
+def test_a_result_that_differed_fails_and_old_samples_do_not_say() -> None:
+    wrong = replace(of_pi()[0], status="failed", reason="it differs", facts={"verified": False}, round=6)
+    assert said([*of_pi(), wrong], "fma", "verified") == (
+        "fails: its result differed from the reference in round 6"
+    )
+    elsewhere = replace(wrong, point=replace(PEAK, variant="8 chains"))
+    assert word(said([*of_pi(), elsewhere], "fma", "verified")) == OK
+    assert word(said([replace(s, facts={}) for s in of_pi()], "fma", "verified")) == UNTESTED
+
+
+def test_a_last_round_that_the_others_do_not_predict_fails() -> None:
+    told = said(of_pi(wobble=(*WOBBLE, 0.8)), "fma", "round agrees")
+    assert told.startswith("fails: the last round lies 20 % below the mean of 5 earlier ones, which predict")
+    assert word(said(of_pi(wobble=(*WOBBLE, 0.985)), "fma", "round agrees")) == OK, "within the cap"
+    wide = (1.0, 1.2, 0.85, 1.1, 0.9, 0.8)
+    assert word(said(of_pi(wobble=wide), "fma", "round agrees")) == OK, "as far apart as the others"
+    assert said(of_pi(wobble=WOBBLE[:3]), "fma", "round agrees") == "not tested: 3 rounds, 4 are needed"
+
+
+def test_too_few_clean_repetitions_fail() -> None:
+    busy = Repetitions(seconds=(2e-3,) * 8, cpu_share=(1.0,) * 4 + (0.5,) * 4)
+    assert said([replace(s, repetitions=busy) for s in of_pi()], "fma", "repetitions") == (
+        "fails: too few were clean in 5 of 5 rounds, so all were used"
+    )
+
+
+# neighbours
+
+
+def test_a_jump_on_the_plateau_of_a_pi_fails() -> None:
+    jump = {2.0**p: 0.8 for p in (6, 7, 8)}
+    told = said([*of_pi(), *of_beta(), *sweep(jump)], "fma", "neighbours")
+    assert told == "fails: a jump of 25 % at 64.0 FLOP/byte in mix-read-only, beside the ceiling"
+    noisy = sweep(jump, (1.0, 1.3, 0.8, 1.2, 0.9), turned=True)
+    told = said([*of_pi(), *of_beta(), *noisy], "fma", "neighbours")
+    assert word(told) == OK, "the same jump in rounds that differ by more"
+
+
+def test_a_jump_shows_on_a_sweep_of_few_settings_too() -> None:
+    few = [s for s in sweep({2.0**p: 0.85 for p in (7, 8)}) if s.point.sizes["fma"] >= 48 * 16]
+    told = said([*of_pi(), *of_beta(), *few], "fma", "neighbours")
+    assert told == "fails: a jump of 18 % at 128 FLOP/byte in mix-read-only, beside the ceiling"
+
+
+def test_a_sweep_above_or_far_below_its_ceiling_fails() -> None:
+    for factor, words in (
+        (1.2, "reach 1.20 of it: it is no ceiling"),
+        (0.6, "something else made it higher"),
+    ):
+        scaled = {2.0**p: factor for p in range(-4, 9)}
+        told = said([*of_pi(), *of_beta(), *sweep(scaled)], "fma", "neighbours")
+        assert word(told) == FAILS and words in told, told
+        told = said([*of_pi(), *of_beta(), *sweep(scaled)], "read", "neighbours")
+        assert word(told) == FAILS and words in told, told
+
+
+def test_a_jump_below_the_ridge_is_beside_the_beta() -> None:
+    """From 1/2 FLOP/byte on, part of the array comes from a cache."""
+    cached = {2.0**p: 1.4 for p in range(-1, 2)}
+    told = said([*of_pi(), *of_beta(), *sweep(cached)], "read", "neighbours")
+    assert told == "fails: a jump of 40 % at 0.500 FLOP/byte in mix-read-only, beside the ceiling"
+    assert said(of_beta(where=COPY), "copy", "neighbours") == "not tested: no sweep has the traffic of copy"
+
+
+def working_sets(rates: Mapping[int, float]) -> list[Sample]:
+    """A plateau of 256 KiB at 150 GB/s beside other sets (KiB: byte/s)."""
+    plateau = rounds(replace(L2, sizes={"bytes": 256 << 10, "plateau": 1}), 150e9)
+    others = [s for kib, r in rates.items() for s in rounds(replace(L2, sizes={"bytes": kib << 10}), r)]
+    return [*plateau, *others]
+
+
+def test_working_sets_beside_a_plateau() -> None:
+    flat = working_sets({128: 152e9, 512: 148e9, 1024: 60e9})
+    assert said(flat, "cache-read", "neighbours") == ("ok: beside 256 KiB: 128 KiB 1.01, 512 KiB 0.987 of it")
+    assert word(said(flat, "cache-read", "double bytes")) == OK
+    steep = working_sets({128: 152e9, 512: 80e9})
+    told = said(steep, "cache-read", "neighbours")
+    assert told == "fails: 512 KiB reach 0.533 of what 256 KiB do, both inside L2"
+    uneven = working_sets({512: 80e9})
+    told = said(uneven, "cache-read", "double bytes")
+    assert told.startswith("fails: passes over 2.00 times the bytes (256 KiB to 512 KiB) take 3.75 times"), (
+        told
+    )
+    assert word(said(working_sets({}), "cache-read", "neighbours")) == UNTESTED
+
+
+SMS: dict[str, Any] = {
+    **gpu(shared_per_sm=228 << 10),
+    "caches": (
+        {"level": "L1", "bytes": 256 << 10, "sharers": 1, "instances": 64},
+        {"level": "L2", "bytes": 48 * MIB, "sharers": 64, "instances": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "kib", "answer"),
+    [
+        ({"level": "L1", "variant": "ca l8 b1024"}, 128, OK),
+        ({"variant": "ca l8 b1024"}, 300, FAILS),
+        ({"variant": "cg l8 b1024"}, 300, OK),
+        ({"variant": "cg l8 b1024"}, 600, FAILS),
+        ({"variant": "cg l8 whole b1024", "whole": 1}, 12 << 10, OK),
+        ({"variant": "cg l8 whole b1024", "whole": 1}, 40 << 10, FAILS),
+        ({"level": "shared", "variant": "shared"}, 32, OK),
+        ({"level": "L7"}, 32, UNTESTED),
+    ],
+)
+def test_working_sets_of_a_gpu(changes: dict[str, Any], kib: int, answer: str) -> None:
+    """L2 holds 768 KiB for each of 64 SMs; loads that pass L1 leave nothing in it."""
+    sized = {"bytes": kib << 10, "plateau": 1} | ({"whole": 1} if "whole" in changes else {})
+    named = {k: v for k, v in changes.items() if k != "whole"}
+    where = replace(L2, scope="device", threads=64, sizes=sized, **named)
+    told = said(rounds(where, 5e12, seconds=5e-3, clock_source="event"), "cache-read", "array size", SMS)
+    assert word(told) == answer, told
+
+
+def test_one_launch_may_be_shorter_than_a_batch_of_them() -> None:
+    where = replace(L2, variant="cg l8 b1024", sizes={"bytes": 300 << 10, "plateau": 1})
+    for seconds, answer in ((5e-3, OK), (5e-4, FAILS)):
+        told = said(rounds(where, 5e12, seconds=seconds, clock_source="event"), "cache-read", "window", SMS)
+        assert word(told) == answer, told
+
+
+def products(rates: Mapping[int, float]) -> list[Sample]:
+    return [
+        s
+        for n, rate in rates.items()
+        for s in rounds(replace(GEMM, sizes={"m": n, "n": n, "k": n}), rate, intensity=n / 16)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("rates", "told"),
+    [
+        ({512: 60e9, 1024: 70e9}, "ok: n = 512 reaches 0.857 of n = 1024, the largest"),
+        ({512: 60e9, 1024: 70e9, 1536: 66e9}, "ok: larger products reach 0.943 of n = 1024"),
+        ({512: 60e9, 1024: 70e9, 1536: 35e9}, "fails: n = 1536 reaches only 0.500 of n = 1024"),
+        ({512: 40e9, 1024: 70e9}, "not tested: the largest, n = 1024, is still 75 % faster than n = 512"),
+        ({512: 40e9}, "not tested: one size of this product was measured"),
+    ],
+)
+def test_products_of_other_sizes(rates: Mapping[int, float], told: str) -> None:
+    assert said(products(rates), "gemm", "neighbours") == told
+
+
+def test_two_products_of_twice_the_flops_tell_of_each_other() -> None:
+    half = rounds(replace(GEMM, sizes={"m": 1024, "n": 1024, "k": 512}), 68e9, intensity=50)
+    told = said([*products({1024: 70e9}), *half], "gemm", "double flops")
+    assert told.startswith("ok: twice the flops of one product (1024x1024x1024) take 1.94 times as long"), (
+        told
+    )
+    slow = [replace(s, point=s.point) for s in rounds(half[0].point, 40e9, intensity=50)]
+    assert word(said([*products({1024: 70e9}), *slow], "gemm", "double flops")) == FAILS
+    assert word(said(products({1024: 70e9}), "gemm", "double flops")) == UNTESTED
+
+
+def test_doublings_are_no_ceilings() -> None:
+    fast = doubled(PEAK, 3 * PI, seconds=4e-3, intensity=math.inf)
+    assert checked([*of_pi(), *fast], "fma").estimate.value == pytest.approx(PI, rel=0.01)

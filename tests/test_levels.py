@@ -1,0 +1,195 @@
+"""Staircases, links, pipelines and parallelism whose truth is known: found, named rightly or not at all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from bench.fitting import alpha_beta, level_names, levels, parallelism, pipelining
+from tests.level_evaluation import judge, truth
+
+KIB, MIB = 1 << 10, 1 << 20
+GRID = [4 * KIB * 2 ** (i / 4) for i in range(64)]
+"""4 KiB to 220 MiB, four an octave."""
+
+
+def stairs(
+    steps: Sequence[tuple[float, float]], last: float, noise: float = 0.0, rounds: int = 5
+) -> list[list[float]]:
+    """Rates over GRID in every round: `value` up to `capacity` for each step, then `last`."""
+    rng = np.random.default_rng(3)
+    flat = [next((v for c, v in steps if x <= c), last) for x in GRID]
+    return [[v * math.exp(rng.normal(0, noise)) for _ in range(rounds)] for v in flat]
+
+
+CPU = {"L1": 32.0 * KIB, "L2": 512.0 * KIB, "L3": 16.0 * MIB}
+STEPS = [(32 * KIB, 200e9), (512 * KIB, 100e9), (16 * MIB, 50e9)]
+
+
+def names(found: Sequence[level_names.Level]) -> list[str]:
+    return [level.name for level in found]
+
+
+def test_every_level_of_a_staircase_is_found_with_its_rate_and_capacity() -> None:
+    found = level_names.named(levels.detect(GRID, stairs(STEPS, 10e9, 0.01)), CPU)
+    assert names(found) == ["L1", "L2", "L3", "DRAM"]
+    for level, (size, value) in zip(found, STEPS, strict=False):
+        assert level.plateau.value.value == pytest.approx(value, rel=0.02)
+        assert level.plateau.capacity is not None
+        # the grid has four sizes an octave: the edge lies between two of them
+        assert 1.0 <= level.plateau.capacity.value / size <= 2 ** (1 / 4)
+        assert (level.plateau.seen, level.plateau.rounds, level.plateau.confidence) == (5, 5, 1.0)
+    assert found[-1].plateau.capacity is None
+    assert level_names.invisible(found, CPU) == []
+
+
+def test_noise_makes_no_levels() -> None:
+    (only,) = levels.detect(GRID, stairs([], 10e9, 0.04))
+    assert (only.low, only.high) == (GRID[0], GRID[-1]) and only.capacity is None
+    assert levels.detect(GRID[:7], stairs([], 10e9)[:7]) == ()
+    with pytest.raises(ValueError, match="do not fit together"):
+        levels.detect(GRID[:9], stairs([], 10e9))
+
+
+def test_a_lone_outlier_and_a_slow_start_make_no_levels() -> None:
+    rates = stairs(STEPS, 10e9, 0.005)
+    rates[0], rates[1] = [100e9] * 5, [150e9] * 5
+    rates[30] = [v * 0.4 for v in rates[30]]
+    assert names(level_names.named(levels.detect(GRID, rates), CPU)) == ["L1", "L2", "L3", "DRAM"]
+
+
+def test_a_virtual_machine_that_lies_about_its_share_is_explained() -> None:
+    said = {**CPU, "L3": 64.0 * MIB}
+    found = level_names.named(levels.detect(GRID, stairs(STEPS, 10e9, 0.01)), said)
+    assert names(found) == ["L1", "L2", "L3", "DRAM"]
+    assert "of the 64 MiB L3 that the system reports: a virtual machine or a share" in found[2].why
+
+
+def test_a_cache_that_holds_what_the_one_before_it_drops_is_as_reported() -> None:
+    said = {"L1": 32.0 * KIB, "L2": 4.0 * MIB, "L3": 12.0 * MIB}
+    steps = [(32 * KIB, 200e9), (4 * MIB, 100e9), (16 * MIB, 50e9)]
+    found = level_names.named(levels.detect(GRID, stairs(steps, 10e9)), said)
+    assert [(level.name, level.why) for level in found][2] == (
+        "L3",
+        "as reported together with the level before it",
+    )
+
+
+def test_what_no_reported_level_explains_has_no_name() -> None:
+    steps = [(32 * KIB, 200e9), (128 * KIB, 150e9), (512 * KIB, 100e9), (16 * MIB, 50e9)]
+    found = level_names.named(levels.detect(GRID, stairs(steps, 10e9)), CPU)
+    assert names(found) == ["L1", "", "L2", "L3", "DRAM"]
+    assert "no reported level ends at" in found[1].why
+    assert names(level_names.named(levels.detect(GRID, stairs(STEPS, 10e9)), {})) == ["", "", "", ""]
+
+
+def test_a_level_that_does_not_show_is_said_and_the_next_is_not_called_by_its_name() -> None:
+    steps = [(32 * KIB, 200e9), (512 * KIB, 100e9)]
+    found = level_names.named(levels.detect(GRID, stairs(steps, 50e9)), CPU)
+    assert names(found) == ["L1", "L2", ""]  # L3 or DRAM: nothing changes at 16 MiB
+    assert found[-1].why.startswith("L3 or DRAM: nothing changes at the 16 MiB")
+    assert level_names.invisible(found, CPU) == ["L3"]
+    short = levels.detect(GRID[:40], stairs(STEPS, 10e9)[:40])  # ends at 3.4 MiB
+    assert level_names.named(short, CPU)[-1].why == "the sweep ends inside the reported caches"
+
+
+def test_the_near_part_of_a_gpus_l2_is_shown_as_a_plateau_of_its_own() -> None:
+    said = {"L1": 128.0 * KIB, "L2": 48.0 * MIB}
+    steps = [(128 * KIB, 900e9), (24 * MIB, 300e9), (48 * MIB, 220e9)]
+    found = level_names.named(levels.detect(GRID, stairs(steps, 80e9, 0.01)), said, is_gpu=True)
+    assert names(found) == ["L1", "L2 near part", "L2", "DRAM"]
+
+
+def test_a_slope_is_no_level() -> None:
+    rates = [[200e9 * (x / GRID[0]) ** -0.25] * 5 for x in GRID]
+    assert len(levels.detect(GRID, rates)) <= 1
+
+
+def test_random_devices_are_found_and_never_named_wrongly() -> None:
+    results = [judge(truth(seed)) for seed in range(16)]
+    assert sum(r.wrong for r in results) == 0
+    assert sum(r.found for r in results) >= 0.95 * sum(r.there for r in results)
+    assert sum(r.named for r in results) >= 0.95 * sum(r.there for r in results)
+
+
+SIZES = [float(1 << k) for k in range(10, 31)]
+
+
+def link(lines: Sequence[tuple[float, float]], choose: type | object = min) -> list[list[float]]:
+    """Times over SIZES in five rounds with 2 % between and 1 % within."""
+    rng = np.random.default_rng(5)
+    rounds = np.exp(rng.normal(0, 0.02, 5))
+    pick = max if choose is max else min
+    return [
+        [pick(a + v / b for a, b in lines) * r * math.exp(rng.normal(0, 0.01)) for r in rounds] for v in SIZES
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "choose", "form", "half"),
+    [
+        ([(8e-6, 25e9)], min, alpha_beta.LINE, 200e3),
+        # half of 25 GB/s is reached on the second line: 20 us x 25 GB/s
+        ([(5e-6, 2e9), (20e-6, 25e9)], min, alpha_beta.LEAST, 500e3),
+        # on the first: 8 us + V / 25e9 = 2 V / 12e9
+        ([(8e-6, 25e9), (1e-6, 12e9)], max, alpha_beta.MOST, 8e-6 / (2 / 12e9 - 1 / 25e9)),
+    ],
+)
+def test_links_are_fitted_in_the_form_that_made_them(
+    lines: Sequence[tuple[float, float]], choose: object, form: str, half: float
+) -> None:
+    found = alpha_beta.fit(SIZES, link(lines, choose))
+    assert found is not None and found.form == form
+    assert found.alpha.value == pytest.approx(lines[0][0], rel=0.05)
+    assert found.beta.value == pytest.approx(lines[-1][1], rel=0.05)
+    assert found.half_bytes.value == pytest.approx(half, rel=0.05)
+    assert found.rms < 0.02 and found.reached == pytest.approx(1.0, abs=0.05)
+    assert found.beta.low is not None and found.beta.high is not None
+    assert found.beta.low < found.beta.value < found.beta.high < 1.1 * found.beta.low
+
+
+def test_too_few_sizes_have_no_line_and_too_few_for_two_lines_have_one() -> None:
+    times = link([(5e-6, 2e9), (20e-6, 25e9)])
+    assert alpha_beta.fit(SIZES[:2], times[:2]) is None
+    few = alpha_beta.fit(SIZES[::3], times[::3])
+    assert few is not None and few.form == alpha_beta.LINE and set(few.aicc) == {alpha_beta.LINE}
+
+
+def test_a_sweep_that_stays_small_says_what_it_reached() -> None:
+    found = alpha_beta.fit(SIZES[:6], link([(8e-6, 25e9)])[:6])  # up to 32 KiB: 1.3 us of 9.3
+    assert found is not None and found.reached < 0.3
+
+
+def test_a_pipeline_shows_what_it_hid_and_the_best_number_of_chunks() -> None:
+    compute, movement, alpha = [4e-3] * 5, [2e-3] * 5, 20e-6
+    chunks = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]
+    times = [[pipelining.law(k, 6e-3, 4e-3, alpha if k > 1 else 0.0)] * 5 for k in chunks]
+    found = pipelining.describe(chunks, times, compute, movement)
+    assert found["predicted_chunks"] == found["best_chunks"] == 8  # sqrt(2 ms / 20 us) = 10
+    assert found["chunk_s"] == pytest.approx(alpha)
+    best = pipelining.law(8, 6e-3, 4e-3, alpha)
+    assert found["omega"] == pytest.approx((6e-3 - best) / 2e-3)
+    assert (found["serial_seconds"], found["max_seconds"], found["between_laws"]) == (6e-3, 4e-3, True)
+    serial = pipelining.describe(chunks, [[6e-3] * 5] * 7, compute, movement)
+    assert serial["omega"] == 0.0
+
+
+def test_littles_law_beside_a_measured_curve() -> None:
+    in_flight = [64.0 * k for k in (1, 2, 4, 8, 16, 32, 64)]
+    latency, beta = 100e-9, 12.8e9  # 1280 byte in flight
+    rates = [min(x / latency, beta) for x in in_flight]
+    found = parallelism.concurrency(in_flight, rates, latency)
+    assert found["little_bytes"] == pytest.approx(1280)
+    assert found["half_bytes"] == pytest.approx(640)
+    assert found["first_ratio"] == pytest.approx(1.0) and found["rising"] is False
+    assert parallelism.concurrency(in_flight[:4], rates[:4], latency)["rising"] is True
+
+
+def test_slopes_per_unit_and_how_many_take_up_the_memory() -> None:
+    units, rates = [1.0, 2.0, 4.0, 8.0], [10e9, 20e9, 36e9, 40e9]
+    found = parallelism.cores(units, rates)
+    assert (found["slope_first"], found["slope_all"], found["slope_last"]) == (10e9, 5e9, 1e9)
+    assert found["efficiency"] == 0.5 and found["nearly_units"] == 4

@@ -1,0 +1,537 @@
+"""Links of a host: scratch files, loopback, memory nodes, team start, and what goes wrong."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bench import links
+from bench.backends.cpu import CpuBackend
+from bench.errors import DeviceError, ResourceError, UsageError, VerificationError
+from bench.links import loopback, numa, scratch, storage, team_start
+from bench.native import fork_join, jit
+from bench.planning import link_points
+from bench.planning.plan import PRESETS, plan
+from bench.planning.timebox import Ledger
+from bench.profile.records import Point, Precision, Sample
+from bench.running import opening
+from bench.running.measure import Session
+from kernels import KERNELS, link
+from tests.counting import Array
+from tests.fake_device import FAKE, FakeBackend
+from tests.perf import links as race
+from tests.test_host import Machine
+
+FP64 = Precision.of("fp64")
+KIB, MIB = 1 << 10, 1 << 20
+TOP = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def backend() -> CpuBackend:
+    return CpuBackend()
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A scratch folder of small files."""
+    place = tmp_path / "scratch"
+    place.mkdir()
+    monkeypatch.setenv(scratch.VARIABLE, str(place))
+    monkeypatch.setattr(storage, "FILE_BYTES", 2 * MIB)
+    yield place
+    scratch.forget()
+
+
+def a_link(kernel: str, variant: str, level: str, access: str, size: int, **other: Any) -> Point:
+    return Point("link", kernel, variant, FP64, level, access, sizes={"bytes": size}, **other)
+
+
+def file_point(variant: str = "buffered", access: str = "read", size: int = 64 * KIB) -> Point:
+    return a_link("storage", variant, "page cache" if variant == "buffered" else "storage", access, size)
+
+
+def sampled(backend: CpuBackend, point: Point) -> Sample:
+    """The point as a round measures it, quickly."""
+    planned = link_points.Planned(point, 1, 0.1, 0.5, -1.0, 1e-4, 1e-3, 3)
+    return Session(backend, 1, 1).sample(planned, 0)
+
+
+# kernels
+
+
+@pytest.mark.parametrize(
+    ("access", "reads", "writes"), [("read", 40, 0), ("write", 0, 40), ("send", 0, 40), ("exchange", 40, 40)]
+)
+def test_links_count_one_way(access: str, reads: int, writes: int) -> None:
+    work = link.cost(8, link.crossing(access, 5), "network")
+    assert (work.flops, work.reads["network"], work.writes["network"]) == (0.0, reads, writes)
+
+
+def test_a_move_touches_every_item_once_at_each_end() -> None:
+    from collections import Counter
+
+    tally: Counter[str] = Counter()
+    into, out = Array(np.arange(5.0), tally), Array(np.zeros(5), tally)
+    link.move(out, into)
+    assert dict(tally) == {"loads": 5, "stores": 5}
+    np.testing.assert_array_equal(out.values, link.reference(np, np.zeros(5), np.arange(5.0)))
+    with pytest.raises(KeyError, match="known: read, exchange, h2d, both, copy, write, send, d2h"):
+        link.crossing("triad", 1)
+
+
+# scratch files
+
+
+def test_the_pattern_is_sound_and_every_block_another() -> None:
+    blocks = [scratch.pattern(k) for k in range(5)]
+    for block in blocks:
+        assert block.nbytes == MIB and block.min() >= 1.0 and block.max() < 2.0
+    assert len({float(block.sum()) for block in blocks}) == 5
+    np.testing.assert_array_equal(blocks[3], scratch.pattern(3))
+
+
+def test_a_scratch_file_has_no_name_and_holds_the_pattern(folder: Path) -> None:
+    with scratch.Scratch(MIB + 4096, False, folder) as file:
+        assert list(folder.iterdir()) == []
+        memory = memoryview(bytearray(8192))
+        file.read(memory, MIB - 4096)
+        want = scratch.pattern(0).tobytes()[-4096:] + scratch.pattern(1).tobytes()[:4096]
+        assert memory.tobytes() == want
+        with pytest.raises(ResourceError, match="ends at byte 1052672"):
+            file.read(memory, MIB + 4096)
+
+
+def test_nothing_is_left_of_a_killed_process(folder: Path) -> None:
+    code = (
+        "from bench.links.scratch import Scratch\n"
+        f"file = Scratch({MIB}, False)\nprint('made', flush=True)\nimport time\ntime.sleep(60)\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code], cwd=TOP, stdout=subprocess.PIPE)
+    assert child.stdout is not None and child.stdout.readline() == b"made\n"
+    assert list(folder.iterdir()) == []
+    child.kill()
+    child.wait()
+    child.stdout.close()
+
+
+def refusing(number: int) -> Any:
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    return refuse
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (errno.EACCES, r"scratch cannot be written \(Permission denied\): name another.*ROOFLINE_SCRATCH"),
+        (errno.EROFS, r"scratch cannot be written \(Read-only file system\)"),
+        (errno.ENOENT, "there is no scratch folder scratch: make it, or name another"),
+        (errno.EMFILE, "scratch folder scratch cannot be used"),
+    ],
+)
+def test_a_folder_that_cannot_be_used_is_a_failed_point(
+    backend: CpuBackend, folder: Path, monkeypatch: pytest.MonkeyPatch, number: int, words: str
+) -> None:
+    monkeypatch.setattr("tempfile.mkstemp", refusing(number))
+    with pytest.raises(ResourceError, match=words):
+        scratch.Scratch(4096, False, folder)
+    found = sampled(backend, file_point())
+    assert found.status == "failed" and str(folder) not in found.reason
+    monkeypatch.undo()
+    assert sampled(backend, a_link("loopback", "ping", "network", "send", 64)).status == "ok"
+
+
+def test_a_missing_folder_is_a_failed_point_and_no_skip(
+    backend: CpuBackend, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(scratch.VARIABLE, str(folder / "gone"))
+    for variant in storage.VARIANTS:
+        found = sampled(backend, file_point(variant))
+        assert (found.status, found.reason.partition(":")[0]) == ("failed", "there is no scratch folder gone")
+
+
+def test_a_disk_that_fills_up_leaves_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    monkeypatch.setattr("os.pwritev", refusing(errno.ENOSPC))
+    with pytest.raises(ResourceError, match=r"is full \(No space left on device\): free some"):
+        scratch.Scratch(4096, False, folder)
+    assert list(folder.iterdir()) == [] and len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_disk_is_never_filled(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = type("Usage", (), {"free": 8 * MIB})
+    monkeypatch.setattr("shutil.disk_usage", lambda place: usage)
+    scratch.room(folder, 2 * MIB)
+    with pytest.raises(ResourceError, match="of 2 MB would take more than 25% of the 8 MB free"):
+        scratch.room(folder, 2 * MIB + 1)
+
+
+def test_the_filesystem_is_that_of_the_nearest_mount(tmp_path: Path) -> None:
+    lines = [
+        "1 0 8:1 / / rw - ext4 /dev/sda1 rw",
+        "2 1 0:5 / /scratch rw shared:1 - xfs /dev/sdb rw",
+        r"3 1 0:6 / /scratch/a\040b rw - tmpfs tmpfs rw",
+    ]
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/mountinfo").write_text("\n".join(lines))
+    kinds = {
+        name: scratch.filesystem(Path(name), tmp_path) for name in ("/x", "/scratch/c", "/scratch/a b/d")
+    }
+    assert list(kinds.values()) == ["ext4", "xfs", "tmpfs"]
+    assert scratch.filesystem(Path("/scratching"), tmp_path) == "ext4"
+    assert scratch.filesystem(Path("/x"), tmp_path / "nowhere") == ""
+
+
+def test_direct_access_that_is_refused_is_a_skip_with_its_reason(
+    backend: CpuBackend, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scratch, "filesystem", lambda place: "tmpfs")
+    found = sampled(backend, file_point("direct"))
+    assert found.status == "skipped" and "lies in memory (tmpfs)" in found.reason
+    assert "lies in memory" in links.unsupported(file_point("synced"), {})
+    assert links.unsupported(file_point("buffered"), {}) == ""
+    monkeypatch.setattr(scratch, "filesystem", lambda place: "overlay")
+    opened = os.open
+
+    def no_direct(path: str, flags: int, *rest: Any, **more: Any) -> int:
+        return refusing(errno.EINVAL)() if flags & os.O_DIRECT else opened(path, flags, *rest, **more)
+
+    monkeypatch.setattr("os.open", no_direct)
+    found = sampled(backend, file_point("direct"))
+    assert found.status == "skipped" and "(overlay) refuses direct access (Invalid argument)" in found.reason
+    assert list(folder.iterdir()) == []
+
+
+# storage
+
+
+@pytest.mark.parametrize("variant", storage.VARIANTS)
+@pytest.mark.parametrize("access", ["read", "write"])
+def test_files_are_read_and_written(backend: CpuBackend, folder: Path, variant: str, access: str) -> None:
+    point = file_point(variant, access)
+    found = sampled(backend, point)
+    if reason := scratch.no_direct(folder):
+        assert variant == "buffered" or (found.status, found.reason) == ("skipped", reason)
+        return
+    assert found.status == "ok" and found.clock_source == "host"
+    moved = found.facts["amount"] * 64 * KIB
+    assert (found.bytes_read, found.bytes_written) == ((moved, 0) if access == "read" else (0, moved))
+    if access == "read" and storage.from_storage() is not None:
+        assert found.facts["from_storage"] == (0.0 if variant != "direct" else pytest.approx(1.0, abs=0.01))
+
+
+def test_requests_walk_through_the_file_and_read_what_is_there(folder: Path) -> None:
+    handle = storage.prepare(file_point(size=768 * KIB)).handle
+    handle.measure(3, 1)  # the third starts again: 2 MiB hold two
+    assert handle.memory.tobytes() == scratch.pattern(0).tobytes()[: 768 * KIB]
+    handle.measure(1, 1)
+    whole = b"".join(scratch.pattern(k).tobytes() for k in (0, 1))
+    assert handle.memory.tobytes() == whole[768 * KIB : 1536 * KIB]
+
+
+def test_writing_leaves_the_file_that_is_read_as_it_is(folder: Path) -> None:
+    storage.prepare(file_point(access="write", size=MIB)).handle.measure(2, 2)
+    handle = storage.prepare(file_point(size=MIB)).handle
+    handle.measure(2, 1)
+    assert handle.memory.tobytes() == scratch.pattern(1).tobytes()
+
+
+def test_storage_that_changes_bytes_is_not_timed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = scratch.Scratch.read
+
+    def wrong(self: scratch.Scratch, memory: memoryview, offset: int) -> None:
+        read(self, memory, offset)
+        memory[5] ^= 1
+
+    handle = storage.prepare(file_point()).handle
+    handle.check()
+    monkeypatch.setattr(scratch.Scratch, "read", wrong)
+    with pytest.raises(VerificationError, match="65536 byte written to storage came back changed"):
+        handle.check()
+
+
+@pytest.mark.parametrize(("variant", "size"), [("buffered", 1000), ("buffered", 512 * MIB), ("mapped", 4096)])
+def test_requests_that_no_file_has(folder: Path, variant: str, size: int) -> None:
+    with pytest.raises(DeviceError, match=r"multiples of 4096 byte|valid: direct, synced, buffered"):
+        storage.prepare(file_point(variant, size=size))
+
+
+# loopback
+
+
+def message(variant: str, access: str = "send", size: int = KIB) -> Point:
+    return a_link("loopback", variant, "network", access, size)
+
+
+@pytest.mark.parametrize(
+    ("variant", "access", "size"),
+    [
+        ("ping", "send", 1),
+        ("ping", "send", KIB),
+        ("stream", "send", 300_000),
+        ("stream", "exchange", 300_000),
+    ],
+)
+def test_messages_arrive(backend: CpuBackend, variant: str, access: str, size: int) -> None:
+    found = sampled(backend, message(variant, access, size))
+    assert found.status == "ok", found.reason
+    moved = found.facts["amount"] * size
+    assert (found.bytes_written, found.bytes_read) == (moved, moved if access == "exchange" else 0)
+    assert found.facts["no_delay"] is True and found.facts["send_buffer_bytes"] > 0
+    assert variant != "ping" or found.facts["amount"] % 2 == 0  # there and back
+
+
+def test_a_message_that_arrives_changed_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
+    handle = loopback.prepare(message("stream")).handle
+    handle.check()
+    monkeypatch.setattr(loopback.zlib, "crc32", lambda data: 1)
+    with pytest.raises(VerificationError, match="1024 byte arrived changed"):
+        handle.check()
+
+
+def test_a_peer_that_dies_in_the_middle_fails_the_point_and_the_next_one_works(backend: CpuBackend) -> None:
+    prepared = loopback.prepare(message("stream", size=MIB))
+    assert prepared.handle.link._process is not None
+    os.kill(prepared.handle.link._process.pid, signal.SIGKILL)
+    with pytest.raises(DeviceError, match=r"lost in the middle of a transfer \(it ended with signal 9"):
+        prepared.handle.measure(1000, 3)
+    assert sampled(backend, message("stream")).status == "ok"
+
+
+def test_no_port_and_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loopback.socket, "create_server", refusing(errno.EADDRNOTAVAIL))
+    with pytest.raises(DeviceError, match=r"no port of 127.0.0.1 can be opened .*`ip link set lo up`"):
+        loopback.Link(())
+    monkeypatch.undo()
+    monkeypatch.setattr(loopback, "START_SECONDS", 0.3)
+    monkeypatch.setattr(loopback.sys, "executable", "/bin/false")
+    with pytest.raises(DeviceError, match=r"did not connect to port \d+ .*\(it ended with exit code 1\)"):
+        loopback.Link(())
+
+
+def test_the_peer_ends_with_the_process_that_started_it() -> None:
+    code = (
+        "from bench.links.loopback import Link\nimport time\n"
+        "link = Link(())\nprint(link._process.pid, flush=True)\ntime.sleep(60)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", code], cwd=TOP, stdout=subprocess.PIPE)
+    assert parent.stdout is not None
+    peer = int(parent.stdout.readline())
+    assert b"bench.links.peer" in Path(f"/proc/{peer}/cmdline").read_bytes()
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    for _ in range(100):
+        if not Path(f"/proc/{peer}").exists() or b"Z" in Path(f"/proc/{peer}/stat").read_bytes().split()[2]:
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("the peer outlives its parent")
+
+
+def test_messages_that_are_not_there() -> None:
+    for point in (message("ping", "exchange"), message("burst"), message("stream", size=0)):
+        with pytest.raises(DeviceError, match=r"valid: ping send|messages are 1 to"):
+            loopback.prepare(point)
+
+
+# memory nodes
+
+
+@pytest.fixture
+def three_nodes(tmp_path: Path) -> Machine:
+    """Two nodes of two CPUs each, and a GPU's memory as a third without any."""
+    machine = Machine(tmp_path, 4)
+    for cpu in range(4):
+        machine.cache(cpu, 0, 1, "32K", str(cpu), "Data")
+    machine.node(0, "0-1", 256)
+    machine.node(1, "2-3", 256)
+    machine.node(2, "", 96)
+    return machine
+
+
+def test_every_node_reads_every_node_and_bare_memory_is_told_apart(three_nodes: Machine) -> None:
+    device = three_nodes.device()
+    drafted = plan(device, FakeBackend().variants, "standard", families=["link"])
+    remote = [p.point for p in drafted.points if p.point.kernel == "remote-read"]
+    assert [p.level for p in remote] == [
+        "NUMA 0>0",
+        "NUMA 0>1",
+        "NUMA 1>0",
+        "NUMA 1>1",
+        "NUMA 2>0 (no CPUs)",
+        "NUMA 2>1 (no CPUs)",
+    ]
+    assert {p.threads for p in remote} == {2} and numa.nodes_of(remote[4].level) == (2, 0)
+    assert all(links.unsupported(p, device.facts) == "" for p in remote)
+    absent = replace(remote[0], level="NUMA 3>0")
+    assert "no memory node 3; it has [0, 1, 2]" in links.unsupported(absent, device.facts)
+    crowded = replace(remote[0], threads=3)
+    assert "node 0 has 2 CPUs for us, 3 are wanted" in links.unsupported(crowded, device.facts)
+    quick = plan(device, FakeBackend().variants, "quick", families=["link"])
+    assert "NUMA 0>0" not in {p.point.level for p in quick.points}
+
+
+def test_one_node_is_a_note_not_a_silence(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, 2)
+    machine.node(0, "0-1", 64)
+    drafted = plan(machine.device(), FakeBackend().variants, "standard", families=["link"])
+    assert "link between memory nodes (NUMA): this machine has one node" in drafted.notes
+
+
+def test_where_memory_lies_is_read_back(tmp_path: Path) -> None:
+    (tmp_path / "proc/self").mkdir(parents=True)
+    (tmp_path / "proc/self/numa_maps").write_text(
+        "1000 default file=/x mapped=3 N0=3 kernelpagesize_kB=4\n"
+        "7f00 bind:1 anon=40 dirty=40 N0=10 N1=30 kernelpagesize_kB=4\n"
+        "ff000 default anon=1 N0=1\n"
+    )
+    assert numa.placed(0x8000, 1, tmp_path) == 0.75
+    assert numa.placed(0x8000, 2, tmp_path) == 0.0
+    assert numa.placed(0x8000, 1, tmp_path / "none") is None
+
+
+def test_the_read_loop_runs_on_the_threads_of_a_node(backend: CpuBackend) -> None:
+    point = a_link("remote-read", "s6u2", "NUMA 0>0", "read", 4 * MIB)
+    facts = {"nodes": {"0": list(backend.team.cpus)}, "memory_nodes": {"0": 1}}
+    prepared = numa.prepare(point, facts, backend.isa)
+    prepared.handle.check()
+    taken = prepared.handle.measure(10, 3)
+    unit = prepared.handle.window.unit
+    assert len(taken) == 3 and min(taken.seconds) > 0
+    assert prepared.work(10).reads == {"NUMA 0>0": 10.0 * unit}
+    assert prepared.facts["memory_node_has_cpus"] and prepared.facts["placed"]
+    prepared.handle.close()
+
+
+def test_memory_that_cannot_be_bound_is_touched_where_it_shall_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numa, "bind", lambda *_: "Operation not permitted")
+    monkeypatch.setattr(numa, "placed", lambda *_: None)
+    cpus = sorted(os.sched_getaffinity(0))
+    region, how = numa.memory_on(MIB, 0, cpus)
+    assert how == "first touch (Operation not permitted)" and region.view("f8", 0, 3).tolist() == [1.0] * 3
+    assert sorted(os.sched_getaffinity(0)) == cpus
+    with pytest.raises(DeviceError, match="no CPU to touch it first: a container needs"):
+        numa.memory_on(MIB, 2, [])
+    monkeypatch.setattr(numa, "placed", lambda *_: 0.5)
+    with pytest.raises(DeviceError, match="only 50% of the memory came to lie on node 0"):
+        numa.memory_on(MIB, 0, cpus)
+
+
+# team start
+
+
+def launched(kernel: str, variant: str = "team", threads: int = 1, **sizes: int) -> Point:
+    return Point("launch", kernel, variant, FP64, threads=threads, sizes=sizes)
+
+
+def test_the_team_starts_and_joins(backend: CpuBackend) -> None:
+    everyone = len(backend.team.cpus)
+    for point in (
+        launched("empty"),
+        launched("empty", threads=everyone),
+        launched("empty", "woken", everyone),
+    ):
+        found = sampled(backend, point)
+        assert found.status == "ok", found.reason
+        assert (found.flops, found.bytes) == (0.0, 0.0) and found.facts["amount"] >= 1
+
+
+def test_every_start_meets_twice_and_copies_its_bytes(backend: CpuBackend) -> None:
+    everyone = len(backend.team.cpus)
+    size = 8 * KIB * everyone
+    prepared = backend.prepare(launched("smallest", threads=everyone, bytes=size))
+    handle = prepared.handle
+    backend.verify(prepared)
+    assert handle.counter[0] == 2 * team_start.CHECKED_STARTS * everyone
+    half = handle.memory.bytes // 16
+    np.testing.assert_array_equal(handle.memory.view("f8", 8 * half, half), np.linspace(1, 2, half))
+    work = prepared.work(3)
+    assert work.reads[""] == work.writes[""] == 3 * size / 2
+    handle.memory.view("f8", 8 * half, half)[:] = 0
+    handle.body = jit.address(fork_join.empty_ir(backend.isa), backend.isa)
+    with pytest.raises(VerificationError, match="smallest kernel differs"):
+        handle.check()
+
+
+def test_launches_that_a_cpu_does_not_have(backend: CpuBackend) -> None:
+    for point in (launched("empty", "graph"), launched("smallest", bytes=100), launched("empty", "woken", 0)):
+        with pytest.raises(DeviceError, match=r"valid: team, woken|want multiples of|are woken at once"):
+            backend.prepare(point)
+
+
+# the plan
+
+ON_DISK = replace(FAKE, facts={"scratch": {"filesystem": "ext4", "direct": "", "free_bytes": 1 << 40}})
+
+
+def test_links_take_a_small_part_of_every_preset() -> None:
+    for name, preset in PRESETS.items():
+        drafted = plan(ON_DISK, FakeBackend().variants, name, families=list(links.FAMILIES))
+        assert {p.point.family for p in drafted.points} == set(links.FAMILIES)
+        seconds = Ledger().rounds(drafted.points, 1.0, preset.rounds)
+        assert seconds <= 0.15 * 60 * preset.minutes, f"{name}: {seconds:.1f} s"
+
+
+def test_full_reaches_from_4_kib_and_1_kb_to_256_mib() -> None:
+    drafted = plan(ON_DISK, FakeBackend().variants, "full", families=["link"])
+    for kernel, first in (("storage", 4 * KIB), ("loopback", KIB)):
+        found = sorted({p.point.sizes["bytes"] for p in drafted.points if p.point.kernel == kernel})
+        assert found[0] == first and found[-1] == 256 * MIB
+    ways = {(p.point.variant, p.point.access) for p in drafted.points if p.point.kernel == "storage"}
+    assert ways == {(v, a) for v in ("direct", "buffered") for a in ("read", "write")} | {("synced", "write")}
+
+
+def test_the_host_is_told_where_scratch_files_go(tmp_path: Path) -> None:
+    device, runner = opening.open_device("cpu")
+    found = opening.with_scratch(device, runner, tmp_path / "results" / "new")
+    assert runner.environment[scratch.VARIABLE] == str(tmp_path)  # type: ignore[attr-defined]
+    assert found.facts["scratch"]["filesystem"] == scratch.filesystem(tmp_path)
+    assert str(tmp_path) not in json.dumps(dict(found.facts["scratch"]))
+    simulated, other = opening.open_device("sim:small-cpu")
+    assert opening.with_scratch(simulated, other, tmp_path) is simulated
+
+
+def test_a_simulated_cpu_says_that_it_has_no_links() -> None:
+    drafted = plan(replace(FAKE, kind="simulated"), FakeBackend().variants, "quick", families=["fma", "link"])
+    assert "link: Fake CPU is a simulated CPU without links" in drafted.notes
+    with pytest.raises(UsageError, match="nothing to measure"):
+        plan(replace(FAKE, kind="simulated"), FakeBackend().variants, "quick", families=["link"])
+
+
+def test_link_kernels_are_in_the_table_of_contents() -> None:
+    assert {"storage", "loopback", "remote-read", "pipeline", "empty", "smallest"} <= set(KERNELS)
+    pinned = Point("link", "copy-pinned", "", FP64, "host link", "h2d", sizes={"bytes": KIB})
+    assert "GPUs only" in links.unsupported(pinned, {})
+
+
+# the race with iperf3
+
+
+def test_the_rate_of_iperf3_is_the_receivers() -> None:
+    window = race.measured({"end": {"sum_received": {"bytes": 2000, "seconds": 0.5}, "sum_sent": {}}})
+    assert window.rate == 4000.0
+    with pytest.raises(DeviceError, match="iperf3 failed: unable to connect"):
+        race.measured({"error": "unable to connect"})
+
+
+def test_without_iperf3_the_race_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(race.shutil, "which", lambda name: None)
+    assert race.main(["--pairs", "1"]) == DeviceError.exit_code
+    assert "apt-get install iperf3" in capsys.readouterr().err

@@ -1,0 +1,557 @@
+"""Predictions: parameters found again, times inside their intervals, and every refusal in words."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import io
+import math
+import random
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import cli, store
+from bench.backends import open_backend
+from bench.errors import FileError, UsageError
+from bench.prediction import answer, asked, products, whose, works
+from bench.prediction.estimate import largest, spread
+from bench.prediction.nominal import nominal
+from bench.prediction.products import EDGES, RATE, SIDES, TEAMS, Shape, fitted
+from bench.prediction.works import Load
+from bench.profile import encoding, roofline
+from bench.profile.records import Curve, CurvePoint, Interval, Placement, Precision, Profile
+from bench.report import prediction as printed
+from bench.running import suite
+from bench.workloads.zoo import ZOO
+from tests.perf import prediction as evaluation
+from tests.perf import unseen
+from tests.synthetic import synthetic_profile
+
+FP64, LIBRARY = Precision.of("fp64"), Precision.of("fp64", "library")
+SQUARES = [(n, n, n) for n in (256, 512, 1024, 1536)]
+RAGGED = [(23, 29, 19), (47, 53, 61), (101, 89, 97), (509, 491, 13), (487, 11, 521), (17, 503, 479)]
+LONG = [(4099, 37, 53), (43, 3989, 61), (59, 41, 4001)]
+T0, PER_FLOP, PER_MN, PER_MK, PER_KN = 2e-6, 1 / 60e9, 4e-10, 7e-10, 5e-10
+
+
+def sides(m: int, n: int, k: int) -> float:
+    """Seconds of a product whose costs are known."""
+    return T0 + PER_FLOP * 2.0 * m * n * k + PER_MN * m * n + PER_MK * m * k + PER_KN * k * n
+
+
+def timed(shapes: list[tuple[int, int, int]], seconds: Any) -> list[Shape]:
+    return [Shape(*s, seconds(*s)) for s in shapes]
+
+
+# the efficiency curve
+
+
+def test_costs_of_a_library_are_found_again() -> None:
+    curve = fitted(timed(SQUARES + RAGGED + LONG, sides))
+    assert curve.form == SIDES
+    assert curve.costs[:5] == pytest.approx((T0, PER_FLOP, PER_MN, PER_MK, PER_KN), rel=1e-3)
+    assert curve.seconds(333, 77, 1200) == pytest.approx(sides(333, 77, 1200), rel=1e-4)
+    assert curve.error == pytest.approx(0.0, abs=1e-4)
+
+
+def test_a_disturbed_size_moves_the_curve_little() -> None:
+    shapes = timed(SQUARES + RAGGED + LONG, sides)
+    spoilt = [dataclasses.replace(s, seconds=s.seconds * (5 if s.m == 512 else 1)) for s in shapes]
+    assert fitted(spoilt).seconds(900, 800, 700) == pytest.approx(sides(900, 800, 700), rel=0.1)
+
+
+def test_the_step_from_one_thread_to_a_team_is_found() -> None:
+    def team(m: int, n: int, k: int) -> float:
+        body = sides(m, n, k) - T0
+        return T0 + (1.8 * body if 2.0 * m * n * k < 1e6 else body + 1e-5)
+
+    curve = fitted(timed(SQUARES + RAGGED + LONG, team), threads=2)
+    assert curve.form == TEAMS
+    assert curve.speed_up == pytest.approx(1.8, abs=0.05)
+    assert 3.1e5 < curve.step < 1.8e6, "between the sizes on either side of it"
+    assert curve.seconds(60, 50, 40) == pytest.approx(team(60, 50, 40), rel=0.03)
+    assert fitted(timed(SQUARES + RAGGED + LONG, team), threads=1).form != TEAMS
+
+
+def test_unseen_shapes_lie_inside_the_interval_nineteen_times_in_twenty() -> None:
+    hits = []
+    for seed in range(8):
+        order = random.Random(seed)
+        shapes = SQUARES + RAGGED + LONG
+        curve = fitted([Shape(*s, sides(*s) * math.exp(order.gauss(0, 0.05))) for s in shapes])
+        assert curve.width is not None and 0.05 < curve.width < 0.4
+        for i in range(100):
+            shape = unseen.shape(unseen.KINDS[i % 4], order)
+            error = math.log(curve.seconds(*shape) / sides(*shape)) + order.gauss(0, 0.05)
+            hits.append(abs(error) <= curve.width)
+    assert 0.92 < sum(hits) / len(hits) < 0.99
+
+
+def test_few_sizes_allow_little() -> None:
+    assert fitted(timed(SQUARES[:1], sides)).form == RATE
+    assert fitted(timed(SQUARES[:1], sides)).width is None
+    squares = [(n, n, n) for n in (64, 128, 256, 512, 1024, 1536)]
+    curve = fitted(timed(squares, lambda m, n, k: T0 + PER_FLOP * 2.0 * m * n * k + 5e-10 * 3 * n * n))
+    assert curve.form == EDGES
+    assert curve.costs[2:5] == pytest.approx([5e-10] * 3, rel=1e-3)
+    assert curve.bounds_only(512, 512, 16) and not curve.bounds_only(5000, 5000, 5000)
+    with pytest.raises(ValueError, match="at least one"):
+        fitted([])
+
+
+def test_what_lies_outside_the_measured_sizes_is_named() -> None:
+    curve = fitted(timed(SQUARES, sides))
+    assert curve.beyond(300, 1536, 256) == ""
+    assert curve.beyond(2000, 1024, 16) == "m above 1536, k below 256"
+
+
+def test_causes_that_take_equally_long_cannot_be_told() -> None:
+    assert largest({"compute": 1.0, "memory": 0.95, "launch": 0.0}) == "cannot tell"
+    assert largest({"compute": 1.0, "memory": 0.5, "launch": 1.2}) == "launch"
+
+
+# the simulated device, whose truth is known
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A standard run of a simulated CPU."""
+    families = ["fma", "stream", "mix", "gemm"]
+    results = tmp_path_factory.mktemp("results")
+    return suite.run("sim:small-cpu", minutes=3, results=results, families=families, quiet=True)
+
+
+@pytest.fixture(scope="module")
+def profile(measured: Path) -> Profile:
+    return store.read_profile(measured)
+
+
+@cache
+def simulated() -> Any:
+    """The simulated device itself."""
+    return open_backend("sim:small-cpu")
+
+
+def truth(point: Any) -> float:
+    """Seconds of one unit of a point on the simulated device without any noise."""
+    from bench.backends.simulation import cost
+
+    backend = simulated()
+    found = cost.cost(backend.truth, point)
+    memory = sum(seconds for _, seconds in found.memory)
+    return float(backend.truth.t0 + roofline.seconds(found.compute, memory, 1, 1, backend.truth.p))
+
+
+def test_the_standard_run_measures_oblong_products(profile: Profile) -> None:
+    oblong = [c for c in profile.curves if (c.kind, c.mode) == ("gemm", "oblong")]
+    assert {c.precision.inputs for c in oblong} == {"fp64", "fp32"}
+    assert all(set(products.shapes_of(c)) == set(RAGGED + LONG) for c in oblong)
+    flops = [p.flops for p in oblong[0].points]
+    assert all(
+        f % (2 * m * n * k) == 0 for f, (m, n, k) in zip(flops, products.shapes_of(oblong[0]), strict=True)
+    )
+
+
+@pytest.mark.parametrize("name", ["fp64", "fp32"])
+def test_unseen_products_of_a_simulated_device(profile: Profile, name: str) -> None:
+    order = random.Random(3)
+    shapes = [unseen.shape(unseen.KINDS[i % 3], order) for i in range(60)]
+    found = answer.gemm(profile, shapes, name, answer.threads_of(profile, None))
+    hits, errors = 0, []
+    for prediction, (m, n, k) in zip(found, shapes, strict=True):
+        jobs = unseen.products(2, random.Random(1), prediction.threads, ())
+        point = jobs[name == "fp32"].point
+        real = truth(dataclasses.replace(point, variant="square", sizes={"m": m, "n": n, "k": k}))
+        low, high = prediction.seconds.low, prediction.seconds.high
+        assert low is not None and high is not None
+        hits += low <= real <= high
+        errors.append(abs(prediction.seconds.value / real - 1))
+    assert hits >= 0.9 * len(shapes)
+    assert sorted(errors)[len(errors) // 2] < 0.15
+
+
+@pytest.mark.parametrize(
+    ("flops", "moved", "fraction"), [(1e12, 2e9, 1.0), (1e9, 4e9, 1.0), (2e10, 4e9, 0.5), (0.0, 1e9, 0.75)]
+)
+def test_any_work_on_a_simulated_device(
+    profile: Profile, flops: float, moved: float, fraction: float
+) -> None:
+    backend = simulated()
+    threads = answer.threads_of(profile, None)
+    found = answer.plain(profile, answer.Amounts(flops, moved, fraction), "fp64", threads, "")
+    beta = backend.truth.beta_of_mixture(fraction, threads)
+    compute, memory = flops / backend.truth.pi_at("fp64", threads), moved / beta
+    real = backend.truth.t0 + roofline.seconds(compute, memory, 1, 1, backend.truth.p)
+    assert found.seconds.low is not None and found.seconds.high is not None
+    assert found.seconds.low <= real <= found.seconds.high
+    assert found.seconds.value == pytest.approx(real, rel=0.1)
+    assert found.binds == ("compute" if compute > memory else "memory")
+
+
+# the chosen form
+
+
+def test_the_chosen_form_predicts() -> None:
+    """p = 6 in the synthetic sweep: at the ridge the time is 2^(1/6) of the corner, T0 2 us more."""
+    profile = synthetic_profile()
+    amounts = answer.Amounts(90e9, 20e9)
+    found = answer.plain(profile, amounts, "fp64", 2, "DRAM")
+    assert found.seconds.value == pytest.approx(2e-6 + 2 ** (1 / 6))
+    assert found.binds == "cannot tell", "at the ridge"
+    bare = dataclasses.replace(profile, curves=())
+    hard = answer.plain(bare, amounts, "fp64", 2, "DRAM")
+    assert (hard.seconds.value, hard.seconds.high) == (1.0, pytest.approx(2.0))
+    assert any("overlap is not known" in note for note in hard.notes)
+
+
+def test_a_form_keeps_its_shape_between_another_pi_and_beta() -> None:
+    fit = next(f for f in synthetic_profile().curves[0].fits if f.chosen)
+    capped = dataclasses.replace(
+        fit, form="power-capped", p=None, pi_c=2 * fit.pi.value, beta_c=3 * fit.beta.value
+    )
+    for form in (fit, capped):
+        moved = roofline.rescaled(form, 10 * form.pi.value, 5 * form.beta.value)
+        before, after = (roofline.fitted_rate(f.ridge.value, f) / f.pi.value for f in (form, moved))
+        assert after == pytest.approx(before)
+
+
+# levels and workloads
+
+
+def with_caches(**changes: Any) -> Profile:
+    profile = synthetic_profile()
+    caches = [
+        {"level": "L1", "bytes": 48 << 10, "sharers": 1, "instances": 2},
+        {"level": "L2", "bytes": 2 << 20, "sharers": 1, "instances": 2},
+        {"level": "L3", "bytes": 32 << 20, "sharers": 2, "instances": 1},
+    ]
+    facts = {**profile.facts, "device": {**profile.facts["device"], "kind": "cpu", "caches": caches}}
+    return dataclasses.replace(profile, facts=facts, **changes)
+
+
+def test_the_level_follows_from_the_footprint() -> None:
+    profile = with_caches()
+    sizes = {64 << 10: "L1", 1 << 20: "L2", 10 << 20: "L3", 100 << 20: "DRAM"}
+    assert {size: works.level_of(profile, size, 2) for size in sizes} == sizes
+    assert works.level_of(profile, 96 << 10, 1) == "L2", "one thread has one L1"
+
+
+def test_near_a_capacity_the_measured_sweep_decides() -> None:
+    profile = with_caches()
+    slow = []
+    for curve in profile.curves:
+        points = curve.points
+        if curve.kind == "cache":  # 16 MiB a thread at half the rate of L3
+            half = Interval(55e9)
+            points = tuple(dataclasses.replace(p, estimate=half) if p.x == 1 << 24 else p for p in points)
+        slow.append(dataclasses.replace(curve, points=points))
+    profile = dataclasses.replace(profile, curves=tuple(slow))
+    assert works.share_of_plateau(profile, "L3", 32 << 20, 2) == pytest.approx(0.5)
+    assert works.share_of_plateau(profile, "L3", 8 << 20, 2) == pytest.approx(1.0)
+    assert works.share_of_plateau(profile, "DRAM", 200 << 20, 2) == pytest.approx(1.0)
+
+
+def placement(name: str, level: str, seconds: float, sizes: dict[str, int]) -> Placement:
+    known = ZOO[name]
+    work = known.work(sizes)
+    around = Interval(seconds, seconds / 1.02, seconds * 1.02)
+    unit = Interval(1.0)
+    return Placement(
+        name,
+        Precision.of(known.precision),
+        level,
+        2,
+        "code",
+        work.flops,
+        work.reads["DRAM"],
+        work.writes["DRAM"],
+        around,
+        unit,
+        unit,
+        unit,
+        "FLOP/s",
+        "memory",
+        0.0,
+        seconds,
+    )
+
+
+def softmax(profile: Profile, rows: int) -> Any:
+    return answer.zoo(profile, "softmax", [f"{rows}x1024"], 2, "")[0]
+
+
+def test_a_workload_carries_its_own_rate_and_its_own_kappa() -> None:
+    """softmax at 10 GFLOP/s in L2; from DRAM half as fast as its roof with that rate."""
+    small, large = {"rows": 64, "columns": 1024}, {"rows": 32768, "columns": 1024}
+    in_l2 = 5 * 64 * 1024 / 10e9
+    bare = with_caches(placements=(placement("softmax", "L2", in_l2, small),))
+    core = softmax(bare, 128)
+    assert core.seconds.value == pytest.approx(2 * in_l2, rel=0.05) and core.binds == "compute"
+    there = 2 * softmax(bare, 32768).seconds.value
+    both = with_caches(
+        placements=(placement("softmax", "L2", in_l2, small), placement("softmax", "DRAM", there, large))
+    )
+    assert softmax(both, 32768).seconds.value == pytest.approx(there, rel=1e-6)
+    assert softmax(both, 65536).seconds.value == pytest.approx(2 * there, rel=0.01)
+    assert softmax(both, 64).seconds.value == pytest.approx(in_l2, rel=1e-6)
+    ratio = softmax(both, 1024).seconds.value / softmax(bare, 1024).seconds.value
+    assert 1.2 < ratio < 1.8, "between the two kappas"
+    assert "placed at 2 sizes" in softmax(both, 1024).basis
+    assert any("extrapolated" in note for note in softmax(both, 10**6).notes)
+
+
+def test_a_workload_that_was_not_placed_has_a_least_time() -> None:
+    found = softmax(with_caches(placements=()), 32768)
+    assert found.seconds.high is None and found.seconds.low is not None
+    assert found.seconds.value == found.roof_seconds
+    assert any("did not place it" in note for note in found.notes)
+
+
+def test_without_arithmetic_the_rate_is_in_bytes() -> None:
+    (found,) = answer.zoo(with_caches(placements=()), "transpose", ["4096"], 2, "")
+    assert (found.unit, found.flops, found.binds) == ("byte/s", 0.0, "memory")
+    assert found.rate == pytest.approx(2 * 8 * 4096**2 / found.seconds.value)
+
+
+def test_bytes_bound_a_thin_product() -> None:
+    """Squares alone promise 86 GFLOP/s: k = 2 would need 690 GB/s."""
+    (found,) = answer.gemm(synthetic_profile(), [(20000, 20000, 2)], "fp64", 2)
+    assert found.binds == "memory"
+    assert found.seconds.value >= found.bytes / 30e9
+    assert any("the measured bandwidth decides" in note for note in found.notes)
+
+
+# nominal roof and whose profile
+
+
+def test_nominal_roof_of_a_cpu_and_a_gpu() -> None:
+    profile = with_caches()
+    assert nominal(profile, FP64, 2).seconds(1e9, 1e9) is None
+    facts = {"nominal_clock_hz": 2.5e9, "vector": "AVX2 + FMA"}
+    device = {**profile.facts["device"], "facts": facts}
+    identity = {"vendor": "AuthenticAMD", "family": "25", "model": "1"}
+    known = dataclasses.replace(profile, facts={"device": device}, identity=identity)
+    roof = nominal(known, FP64, 2)
+    assert (roof.pi, roof.beta) == (2.5e9 * 16 * 2, 204.8e9)
+    assert nominal(known, Precision.of("fp32", "library"), 2).pi == 2.5e9 * 32 * 2
+    assert roof.seconds(80e9, 0.0) == pytest.approx(1.0)
+    gpu = {"kind": "cuda", "name": "NVIDIA H200", "facts": {}}
+    board = nominal(dataclasses.replace(profile, facts={"device": gpu}), FP64, 132)
+    assert (board.pi, board.beta, board.source) == (33.5e12, 4.8e12, "datasheet of H200 SXM")
+    assert nominal(synthetic_profile(simulated=True), FP64, 2).pi is None
+
+
+def test_a_profile_of_another_machine_is_said_to_be_one() -> None:
+    profile = with_caches(identity={"device": "Other CPU", "kind": "cpu", "threads": 4096})
+    assert "this is another machine (device Other CPU there" in whose.elsewhere(profile)
+    assert whose.elsewhere(synthetic_profile(simulated=True)) == ""
+
+
+# words
+
+
+@pytest.mark.parametrize("word", ["4096", "4x5", "axbxc", "0x1x1", "1x1x-1", "1x1x1x1", f"1x1x{2**41}", ""])
+def test_nonsense_shapes_are_refused(word: str) -> None:
+    with pytest.raises(UsageError, match=r"such as 1024x1024x1024|must lie within 1"):
+        asked.shapes([word])
+
+
+def test_shapes_from_words_and_files(tmp_path: Path) -> None:
+    file = tmp_path / "shapes.csv"
+    file.write_text("name,M,N,K\nfirst,10,20,30\nsecond,7,8,9\n")
+    assert asked.shapes([str(file), "1X2x3"]) == [(10, 20, 30), (7, 8, 9), (1, 2, 3)]
+    for content, told in (
+        ("a,b\n1,2\n", "has no columns m, n and k"),
+        ("m,n,k\n1,2,x\n", "line 2: '1x2xx' is no size"),
+        ("m,n,k\n", "holds no shapes"),
+    ):
+        file.write_text(content)
+        with pytest.raises(FileError, match=told):
+            asked.shapes([str(file)])
+    with pytest.raises(FileError, match=r"cannot read .*none.csv: No such file"):
+        asked.shapes([str(tmp_path / "none.csv")])
+
+
+def test_workloads_by_name_and_size() -> None:
+    assert asked.workload("spmv", ZOO).name == "spmv csr"
+    assert asked.sizes("columns=3,rows=2", ZOO["softmax"]) == {"rows": 2, "columns": 3}
+    assert asked.sizes("8x56", ZOO["resnet50 conv 3x3"])["sets"] == 1
+    for name in ("ftt", "", "g"):
+        with pytest.raises(UsageError, match=r"unknown workload .*valid: gemm, gemm tall"):
+            asked.workload(name, ZOO)
+
+
+def test_near_sizes_take_the_bytes_asked_for() -> None:
+    for name, known in ZOO.items():
+        sizes = known.near_sizes(512 << 10, 2)
+        if sizes is None:
+            assert "sets" in known.small, name
+            continue
+        work = known.work(sizes)
+        size = works.footprint(work.reads["DRAM"], work.writes["DRAM"], known.in_place)
+        assert 0.3 < size / (512 << 10) < 1.2, name
+        assert all(v % known.grain.get(k, 1) == 0 for k, v in sizes.items())
+
+
+# the verb
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Any:
+    def called(*words: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            cli.main(["predict", *(str(word) for word in words)])
+        said = capsys.readouterr()
+        return int(stop.value.code or 0), said.out, said.err
+
+    return called
+
+
+def test_the_verb_prints_a_table_json_and_csv(call: Any, measured: Path) -> None:
+    words = ("gemm", "4096x512x1024", "100x90x80", "--precision", "fp32", "--profile", measured)
+    code, out, _ = call(*words)
+    assert code == 0 and out.startswith("SIMULATED") and "gemm 4096x512x1024" in out
+    assert max(map(len, out.splitlines())) <= 100
+    assert "13 measured products" in out and "extrapolated" not in out.split("basis")[0]
+    document = encoding.loads(call(*words, "--json")[1])
+    first, second = document["predictions"]
+    assert document["simulated"] is True and first["precision"] == "fp32 library"
+    assert first["flops"] == 2.0 * 4096 * 512 * 1024 and first["seconds"]["low"] < first["seconds"]["value"]
+    assert second["rate"] == pytest.approx(second["flops"] / second["seconds"]["value"])
+    rows = list(csv.DictReader(io.StringIO(call(*words, "--csv")[1])))
+    assert [row["what"] for row in rows] == ["gemm 4096x512x1024", "gemm 100x90x80"]
+    assert {row["simulated"] for row in rows} == {"true"}
+    assert float(rows[0]["seconds_high"]) == pytest.approx(first["seconds"]["high"])
+
+
+def test_the_newest_folder_is_taken(call: Any, measured: Path) -> None:
+    root = measured.parent.parent
+    code, out, _ = call("--results", root, "--flops", "1 TFLOP", "--bytes", "2 GB", "--read-fraction", 0.5)
+    assert code == 0 and "1.00 TFLOP, 2.00 GB" in out
+    assert call("softmax", "4096x1024", "--results", root)[0] == 0
+
+
+REFUSED = [
+    ([], "give one of three"),
+    (["gemm", "--flops", "1e9"], "give one of three"),
+    (["gemm"], "name at least one product"),
+    (["gemm", "10x10"], "is no size"),
+    (
+        ["gemm", "9x9x9", "--precision", "fp8"],
+        "no products of precision 'fp8' in this profile; measured: fp32, fp64",
+    ),
+    (["gemm", "9x9x9", "--level", "L2"], "--level not to gemm"),
+    (["softmax"], "give the size of softmax as rows, columns"),
+    (["softmax", "9x9", "--precision", "fp32"], "softmax has its own"),
+    (["softmaxx", "9x9"], "unknown workload 'softmaxx'; valid: gemm, gemm tall"),
+    (["softmax", "9x9", "--level", "L9"], "no beta of L9 in this profile; measured: "),
+    (
+        ["--flops", "1e9", "--precision", "fp16"],
+        "no pi of precision 'fp16' in this profile; measured: fp32, fp64",
+    ),
+    (["--flops", "1 GB"], "--flops takes FLOP"),
+    (["--flops", "fast"], "--flops: 'fast' is no quantity"),
+    (["--bytes", "-1"], "--bytes must be a number from 0"),
+    (["--bytes", "0"], "work that does nothing"),
+    (["--bytes", "1e9", "--read-fraction", "2"], "--read-fraction must lie in 0"),
+    (["--bytes", "1e9", "--threads", "77"], "nothing was measured with 77 threads; measured: 1, "),
+    (["--bytes", "1e9", "--json", "--csv"], "--json or --csv, not both"),
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"), REFUSED, ids=[" ".join(words) or "nothing" for words, _ in REFUSED]
+)
+def test_refusals_are_one_sentence(call: Any, measured: Path, words: list[str], told: str) -> None:
+    code, out, err = call(*words, "--profile", measured)
+    assert (code, out) == (2, "")
+    assert told in err and err.count("\n") == 1
+
+
+def test_a_profile_without_what_is_asked_says_so(call: Any, tmp_path: Path) -> None:
+    profile = synthetic_profile()
+    poor = dataclasses.replace(profile, ceilings=tuple(c for c in profile.ceilings if c.quantity == "pi"))
+    store.write_profile(tmp_path, poor)
+    code, _, err = call("--bytes", "1e9", "--profile", tmp_path)
+    assert code == 4 and "holds no beta: run the stream family" in err
+    store.write_profile(tmp_path, dataclasses.replace(profile, curves=()))
+    code, _, err = call("gemm", "9x9x9", "--profile", tmp_path)
+    assert code == 2 and "measured: none: run the gemm family" in err
+    assert call("gemm", "9x9x9", "--results", tmp_path / "none")[0] == 4
+
+
+def test_a_curve_that_names_other_shapes_is_refused() -> None:
+    point = CurvePoint(10.0, Interval(1e9), 2e3, 1e3, 2e-6)
+    curve = Curve("gemm", "oblong", LIBRARY, "all", 2, "FLOP/s", (point,), (), {"shapes": []})
+    with pytest.raises(FileError, match="names other shapes than it holds"):
+        products.shapes_of(curve)
+
+
+def test_the_table_says_what_has_no_interval() -> None:
+    load = Load(FP64, 2, 1e9, 1e9, 0.0, 1e9)
+    profile = with_caches()
+    found, level = works.roof_of(profile, load)
+    shown = [
+        works.prediction(profile, load, level, "x", seconds, found, 1.0, "b", ["n"])
+        for seconds in (Interval(1.0), Interval(1.0, 0.9), Interval(1.0, 0.9, 1.5), spread(1.0, 0.1))
+    ]
+    text = printed.render(shown, profile, "elsewhere")
+    rows = [line for line in text.splitlines() if line.startswith("x ")]
+    told = ("no interval", "at least 900 ms", "900 ms to 1.5 s", "900 ms to 1.1 s")
+    assert (
+        "\nelsewhere\n" in text
+        and [words in line for words, line in zip(told, rows, strict=True)] == [True] * 4
+    )
+
+
+# the evaluation
+
+
+def test_drawn_shapes_are_of_their_kind_and_unseen() -> None:
+    jobs = unseen.products(80, random.Random(1), 2, SQUARES)
+    shapes = [tuple(job.point.sizes[name] for name in "mnk") for job in jobs]
+    assert len(set(shapes)) == 80 and not set(shapes) & set(SQUARES)
+    assert [job.group for job in jobs[:4]] == [
+        "gemm fp64 square",
+        "gemm fp32 square",
+        "gemm fp64 tall",
+        "gemm fp32 tall",
+    ]
+    assert max(job.work for job in jobs) <= unseen.MOST_FLOPS
+    assert shapes == [
+        tuple(j.point.sizes[x] for x in "mnk") for j in unseen.products(80, random.Random(1), 2, SQUARES)
+    ]
+
+
+def row(measured: float, predicted: float, nominal: float | None = None, reason: str = "") -> evaluation.Row:
+    return evaluation.Row("g", "what", measured, predicted, predicted / 1.2, predicted * 1.2, nominal, reason)
+
+
+def test_the_evaluation_demands_what_it_says() -> None:
+    good = [row(1.0, 1.05, 0.5), row(1.0, 0.92, 0.6), row(1.0, 1.3, 0.4)]
+    assert [holds for holds, _ in evaluation.verdicts(good, good)] == [True, True, True, True]
+    poor = [row(1.0, 1.3, 0.5), row(1.0, 2.5, 0.8)]
+    assert [holds for holds, _ in evaluation.verdicts(poor, poor)] == [False, False, False, False]
+    told = [row(1.0, 1.1), row(1.0, 1.1), row(1.0, 2.5, reason="cache-resident")]
+    assert [holds for holds, _ in evaluation.verdicts([], told)] == [True, True]
+    found = evaluation.summary("all", good)
+    assert (found.median, found.worst.predicted, found.nominal) == (
+        pytest.approx(0.08),
+        1.3,
+        pytest.approx(0.5),
+    )
+    assert found.inside == pytest.approx(2 / 3)
+    text = "\n".join(evaluation.lines(good, told))
+    assert "all products" in text and text.count("cache-resident") == 1
+
+
+@pytest.mark.slow
+def test_the_evaluation_runs_on_this_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--minutes", "0.4", "--shapes", "8", "--visits", "1", "--no-workloads"]
+    assert evaluation.main([*words, "--json", str(tmp_path / "rows.json")]) in (0, 1)
+    rows = encoding.loads((tmp_path / "rows.json").read_text())
+    assert len(rows) == 8 and all(r["measured"] > 0 and r["predicted"] > 0 for r in rows)
+    assert "all products" in capsys.readouterr().out

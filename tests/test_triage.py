@@ -1,0 +1,688 @@
+"""Triage: one crafted case a cause, named with its numbers and with no neighbour beside it; healthy: none.
+
+Every case is a healthy run on a simulated device whose samples are changed as the cause would change them:
+what is tested is what triage concludes from seconds, clocks, counts and reasons, not what a simulator does.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import provenance, reference, triage
+from bench.fitting.ceilings import derive
+from bench.importers import load
+from bench.importers.refit import refit
+from bench.profile.records import Ceiling, Interval, Placement, Point, Precision, Profile, Sample
+from bench.report import findings, refits
+from bench.report.table import render
+from bench.running import suite
+from bench.store import Log, read_log
+from bench.triage import CAUSES, Context, Finding, diagnose, explain
+from bench.triage.finding import REMEDIES, Number, unexplained
+
+Change = Callable[[Sample], Sample]
+
+ROUNDS = 4
+"""Rounds that are kept: enough for an interval, few enough to fit in a moment."""
+
+
+def measured(folder: Path, name: str, families: tuple[str, ...] = ()) -> Log:
+    """One minute on a healthy simulated device, of all families where none is named."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(provenance, "source_hash", lambda *_: "0123456789ab")
+        log = read_log(suite.run(f"sim:{name}", minutes=1, results=folder, families=families, quiet=True))
+    return replace(log, samples=[s for s in log.samples if s.round <= ROUNDS])
+
+
+@pytest.fixture(scope="module")
+def gpu(tmp_path_factory: pytest.TempPathFactory) -> Log:
+    return measured(tmp_path_factory.mktemp("gpu"), "gpu-small")
+
+
+@pytest.fixture(scope="module")
+def cpu(tmp_path_factory: pytest.TempPathFactory) -> Log:
+    return measured(tmp_path_factory.mktemp("cpu"), "small-cpu", ("fma", "stream", "mix", "cache"))
+
+
+def diagnosed(log: Log, change: Change = lambda s: s, **facts: Any) -> list[Finding]:
+    """Findings of the run with every sample changed; facts: of the device, beside its own."""
+    device = {**log.header["device"], "facts": {**log.header["device"]["facts"], **facts}}
+    samples = [change(s) for s in log.samples]
+    profile = derive({**log.header, "device": device}, log.conditions, samples)
+    return list(diagnose(profile, samples))
+
+
+def only(found: Iterable[Finding], cause: str) -> Finding:
+    """The one finding, of that cause, with a remedy and a number with its unit in the sentence."""
+    found = list(found)
+    assert [f.cause for f in found] == [cause], [f"{f.cause}: {f.sentence}" for f in found]
+    assert found[0].remedy == REMEDIES[cause] and found[0].evidence
+    assert re.search(r"\d", found[0].sentence), found[0].sentence
+    return found[0]
+
+
+def slower(sample: Sample, factor: float, **lists: Any) -> Sample:
+    """Every repetition takes `factor` times as long; starts move with it."""
+    r, first = sample.repetitions, sample.repetitions.start[0]
+    start = tuple(first + (t - first) * factor for t in r.start)
+    changed = replace(r, start=start, seconds=tuple(t * factor for t in r.seconds), **lists)
+    return replace(sample, repetitions=changed)
+
+
+def clocked(sample: Sample, factor: float) -> Sample:
+    """At another core clock; what it does not bind keeps its time."""
+    if not sample.repetitions.seconds:
+        return sample
+    compute = sample.point.family == "mix" and sample.flops / sample.bytes > 30
+    compute |= sample.point.kernel.startswith("gemm") or sample.point.kernel in ("fft", "stencil 7-point")
+    bound = compute or sample.point.family in ("fma", "tensor", "cache")
+    clocks = tuple(hz * factor for hz in sample.repetitions.clock_hz)
+    return slower(sample, 1 / factor if bound else 1.0, clock_hz=clocks)
+
+
+def of(family: str, kernel: str = "", **wanted: Any) -> Callable[[Sample], bool]:
+    """Whether a good sample is of that family, kernel and so on."""
+
+    def test(s: Sample) -> bool:
+        same = all(getattr(s.point, k) == v for k, v in wanted.items())
+        return s.status == "ok" and s.point.family == family and kernel in ("", s.point.kernel) and same
+
+    return test
+
+
+def where(test: Callable[[Sample], bool], change: Change) -> Change:
+    return lambda s: change(s) if test(s) else s
+
+
+def failing(test: Callable[[Sample], bool], reason: str, status: str = "failed", **facts: Any) -> Change:
+    empty = replace(Sample(Point("", "", "", Precision.of("fp64")), 0, 0, 0)).repetitions
+    return where(
+        test,
+        lambda s: replace(s, status=status, reason=reason, repetitions=empty, facts={**s.facts, **facts}),
+    )
+
+
+@pytest.mark.parametrize("device", ["gpu", "cpu"])
+def test_a_healthy_device_has_no_finding(device: str, request: pytest.FixtureRequest) -> None:
+    assert diagnosed(request.getfixturevalue(device)) == []
+
+
+# -- what was not measured -----------------------------------------------------------------------
+
+
+def test_hang(gpu: Log) -> None:
+    lost = failing(
+        lambda s: s.point.family == "gemm" and s.round == 2,
+        "no answer within 22 s",
+        lost=True,
+        wall_seconds=22.0,
+    )
+    one = only(diagnosed(gpu, lost), "hang")
+    assert "22 s were waited" in one.sentence and "measured in other rounds" in one.sentence
+
+
+def test_a_product_too_large_for_the_time_is_no_hang(gpu: Log) -> None:
+    def largest(s: Sample) -> bool:
+        return s.point.family == "gemm" and s.point.sizes["n"] == 8192 and s.point.precision.inputs == "bf16"
+
+    assert any(map(largest, gpu.samples))
+    lost = failing(largest, "no answer within 0 s", lost=True, wall_seconds=0.05)
+    assert "hang" not in {f.cause for f in diagnosed(gpu, lost)}
+
+
+def test_out_of_memory(gpu: Log) -> None:
+    one = only(diagnosed(gpu, failing(of("stream", "triad"), "out of memory: 3 GiB")), "out-of-memory")
+    assert "arrays of 1 GiB" in one.sentence and "5.59 GiB" in one.sentence
+
+
+def test_missing_precision(gpu: Log) -> None:
+    def bf16(s: Sample) -> bool:
+        return s.point.precision.inputs == "bf16"
+
+    one = only(diagnosed(gpu, failing(bf16, "bf16 does not compile here", "skipped")), "missing-precision")
+    assert one.subject == "bf16" and "bf16 does not compile here" in one.sentence
+    assert one.evidence["samples"] == sum(map(bf16, gpu.samples))
+
+
+def test_a_precision_that_the_device_never_had_is_no_finding(cpu: Log) -> None:
+    assert any(s.status == "skipped" for s in cpu.samples)
+    assert "missing-precision" not in {f.cause for f in diagnosed(cpu)}
+
+
+def test_another_failure_is_told_as_it_is(gpu: Log) -> None:
+    change = failing(lambda s: s.point.family == "tensor" and s.round == 1, "the result differs by 0.5")
+    one = only(diagnosed(gpu, change), "unexplained")
+    assert "the result differs by 0.5" in one.sentence and "no lack of memory" in one.sentence
+
+
+# -- the clock of the measurement ----------------------------------------------------------------
+
+
+def test_timer_that_stands_still(gpu: Log) -> None:
+    def change(s: Sample) -> Sample:
+        r = s.repetitions
+        return replace(s, repetitions=replace(r, seconds=(0.0, *r.seconds[1:]))) if r.seconds else s
+
+    one = only(diagnosed(gpu, where(lambda s: s.round == 2, change)), "timer")
+    assert "took 0 s" in one.sentence
+
+
+def test_timer_that_is_coarse(gpu: Log) -> None:
+    def change(s: Sample) -> Sample:
+        seconds = tuple(max(1, round(t / 5e-3)) * 5e-3 for t in s.repetitions.seconds)
+        return replace(s, repetitions=replace(s.repetitions, seconds=seconds))
+
+    one = only(diagnosed(gpu, change), "timer")
+    assert "took exactly as long as another" in one.sentence and "ms" in one.sentence
+
+
+def test_timer_whose_seconds_are_too_short(gpu: Log) -> None:
+    def change(s: Sample) -> Sample:
+        seconds = tuple(t / 2 for t in s.repetitions.seconds)
+        return replace(s, repetitions=replace(s.repetitions, seconds=seconds))
+
+    assert "0.50 of the time until the next begins" in only(diagnosed(gpu, change), "timer").sentence
+
+
+def test_timer_off_by_one_factor_against_theory(gpu: Log) -> None:
+    one = only(diagnosed(gpu, lambda s: slower(s, 0.5) if s.repetitions.seconds else s), "timer")
+    assert float(one.evidence["factor"]) == pytest.approx(1.9, abs=0.1)
+
+
+def test_refused_clock(gpu: Log) -> None:
+    change = failing(lambda s: s.round > 2, "the timer returned 0 s for the largest amount")
+    assert "the timer returned 0 s" in only(diagnosed(gpu, change), "timer").sentence
+
+
+def test_wrong_stream(gpu: Log) -> None:
+    """Enqueue times: the same whatever the work."""
+
+    def change(s: Sample) -> Sample:
+        if not s.repetitions.seconds or s.point.family == "workload":
+            return s
+        draw = random.Random(s.order)
+        scale = 16.0 if s.round % 2 else 1.0
+        n = len(s.repetitions)
+        seconds = tuple(5e-3 * draw.uniform(0.98, 1.02) for _ in range(n))
+        start = tuple(s.repetitions.start[0] + 5.1e-3 * i for i in range(n))
+        work = {"flops": s.flops * scale, "bytes_read": s.bytes_read * scale}
+        timed = replace(s.repetitions, seconds=seconds, start=start)
+        return replace(s, repetitions=timed, bytes_written=s.bytes_written * scale, **work)
+
+    assert "does not depend on the work" in only(diagnosed(gpu, change), "wrong-stream").sentence
+
+
+# -- the clock of the device ---------------------------------------------------------------------
+
+
+def test_throttling(gpu: Log) -> None:
+    times = sorted(s.repetitions.start[0] for s in gpu.samples if s.repetitions.start and s.round > 0)
+    moment = times[len(times) // 2]
+    late = [s.order for s in gpu.samples if s.repetitions.start and s.repetitions.start[0] >= moment]
+    assert late
+    change = where(
+        lambda s: bool(s.repetitions.start) and s.repetitions.start[0] >= moment, lambda s: clocked(s, 0.8)
+    )
+    one = only(diagnosed(gpu, change), "throttling")
+    assert "from 1.20 GHz to 960 MHz (20%)" in one.sentence
+    first = min(s.repetitions.start[0] for s in gpu.samples if s.repetitions.start)
+    assert float(one.evidence["since_seconds"]) == pytest.approx(moment - first, abs=2.0)
+
+
+def test_stuck_clock(gpu: Log) -> None:
+    one = only(diagnosed(gpu, lambda s: clocked(s, 0.7)), "stuck-clock")
+    assert "840 MHz" in one.sentence and "70%" in one.sentence
+
+
+@pytest.mark.parametrize(("word", "cause"), [("sw_power_cap", "power-cap"), ("sw_thermal", "thermal-cap")])
+def test_caps(gpu: Log, word: str, cause: str) -> None:
+    def change(s: Sample) -> Sample:
+        n = len(s.repetitions)
+        r = replace(s.repetitions, throttle=(word,) * n, power_w=(99.5,) * n, temperature_c=(88.0,) * n)
+        return clocked(replace(s, repetitions=r), 0.8)
+
+    one = only(diagnosed(gpu, change, power_limit_w=300.0), cause)
+    assert "960 MHz" in one.sentence and "100 W of 300 W" in one.sentence and "88 °C" in one.sentence
+
+
+def test_a_clock_that_falls_for_memory_alone_is_no_throttling(gpu: Log) -> None:
+    """The clock is read lower but no arithmetic follows: a reading, not a cause."""
+
+    def change(s: Sample) -> Sample:
+        clocks = tuple(hz * 0.8 for hz in s.repetitions.clock_hz)
+        return replace(s, repetitions=replace(s.repetitions, clock_hz=clocks))
+
+    causes = {f.cause for f in diagnosed(gpu, where(lambda s: s.round > 2, change))}
+    assert "throttling" not in causes
+
+
+# -- who else was there --------------------------------------------------------------------------
+
+
+def test_noisy_neighbour_by_cpu_time(cpu: Log) -> None:
+    def change(s: Sample) -> Sample:
+        draw, r = random.Random(s.order * 100 + s.round), s.repetitions
+        hit = [draw.random() < 0.2 for _ in r.seconds]
+        seconds = tuple(t * (1.4 if h else 1.0) for t, h in zip(r.seconds, hit, strict=True))
+        share = tuple(0.7 if h else 1.0 for h in hit)
+        return replace(s, repetitions=replace(r, seconds=seconds, cpu_share=share, start=()))
+
+    one = only([f for f in diagnosed(cpu, change) if f.subject == "repetitions"], "noisy-neighbour")
+    assert float(one.evidence["disturbed_share"]) == pytest.approx(0.2, abs=0.03)
+    assert "lost their CPU" in one.sentence
+
+
+def test_noisy_neighbour_by_slow_repetitions(gpu: Log) -> None:
+    def change(s: Sample) -> Sample:
+        draw, r = random.Random(s.order * 100 + s.round), s.repetitions
+        seconds = tuple(t * (1.6 if draw.random() < 0.15 else 1.0) for t in r.seconds)
+        return replace(s, repetitions=replace(r, seconds=seconds, cpu_share=(), start=()))
+
+    one = only([f for f in diagnosed(gpu, change) if f.subject == "repetitions"], "noisy-neighbour")
+    assert "at the same clock" in one.sentence and float(one.evidence["slowdown"]) == pytest.approx(
+        0.375, abs=0.03
+    )
+
+
+def test_telemetry_of_another_board(gpu: Log) -> None:
+    def change(s: Sample) -> Sample:
+        return replace(s, repetitions=replace(s.repetitions, power_w=(15.2,) * len(s.repetitions)))
+
+    assert "15 W under full load" in only(diagnosed(gpu, change), "wrong-device").sentence
+
+
+def test_numbers_of_another_device() -> None:
+    """A board called H100 whose rates are an L4's."""
+    device = cuda("H100 SXM5", sms=132)
+    figures = {f.precision or f.level: f.value for f in reference.known().of("L4") if f.kind == "datasheet"}
+    made = [
+        ceiling("fp32", 0.95 * figures["fp32"]),
+        ceiling("bf16>fp32 matrix", 0.9 * figures["bf16>fp32 matrix"], kernel="mma"),
+        ceiling("fp32", 0.9 * figures["DRAM"], quantity="beta"),
+    ]
+    one = only([f for f in diagnose(profile(device, made), ()) if f.cause == "wrong-device"], "wrong-device")
+    assert "those of a L4, not of a H100 SXM5" in one.sentence
+
+
+def test_pageable_memory() -> None:
+    made = [
+        ceiling("fp32", 9.9e9, quantity="beta", kernel=k, level="host link", access="h2d")
+        for k in ("copy-pinned", "copy-pageable")
+    ]
+    one = only(diagnose(profile({"facts": {}}, made), ()), "pageable-memory")
+    assert "9.90 GB/s" in one.sentence
+
+
+# -- memory --------------------------------------------------------------------------------------
+
+
+def unread(log: Log) -> Log:
+    """The same run where the memory clock cannot be read."""
+    values = ({k: v for k, v in c["values"].items() if k != "memory_clock_hz"} for c in log.conditions)
+    return replace(log, conditions=[{**c, "values": v} for c, v in zip(log.conditions, values, strict=True)])
+
+
+def test_memory_clock_by_the_bus(gpu: Log) -> None:
+    def change(s: Sample) -> Sample:
+        return slower(s, 1.6) if s.point.family in ("stream", "workload") and s.repetitions.seconds else s
+
+    assert "61 % of the bus" in only(diagnosed(unread(gpu), change), "memory-clock").sentence
+
+
+def test_memory_clock_as_it_is_read(gpu: Log) -> None:
+    conditions = [{**c, "values": {**c["values"], "memory_clock_hz": 4e9}} for c in gpu.conditions]
+    log = replace(gpu, conditions=conditions)
+    assert "4.00 GHz, 50% of the 8.00 GHz" in only(diagnosed(log), "memory-clock").sentence
+
+
+def test_cache_resident_beyond_the_bus(gpu: Log) -> None:
+    change = where(of("stream"), lambda s: slower(s, 0.4))
+    one = only(diagnosed(gpu, change), "cache-resident")
+    assert one.evidence["unit"] == "byte/s" and "L2 of 1.9" in one.sentence and "so too" in one.sentence
+
+
+def test_cache_resident_as_fast_as_the_cache(cpu: Log) -> None:
+    """L3 reads at 100 GB/s here, DRAM at 20 GB/s."""
+    change = where(of("stream", "read", threads=2), lambda s: slower(s, 0.2))
+    one = only([f for f in diagnosed(cpu, change) if "ratio" in f.evidence], "cache-resident")
+    assert "that is what its L3 gives" in one.sentence
+
+
+def test_byte_count_by_its_own_formula(gpu: Log) -> None:
+    """Triad counted with two loads too many."""
+    change = where(of("stream", "triad"), lambda s: replace(s, bytes_read=s.bytes_read * 2))
+    one = only([f for f in diagnosed(gpu, change) if f.subject == "triad"], "byte-count")
+    assert float(one.evidence["factor"]) == pytest.approx(5 / 3, rel=0.01)
+
+
+def test_byte_count_of_a_kernel_without_flop(gpu: Log) -> None:
+    def twice(s: Sample) -> Sample:
+        return replace(s, bytes_read=s.bytes_read * 2, bytes_written=s.bytes_written * 2)
+
+    one = only(
+        [f for f in diagnosed(gpu, where(of("stream", "copy"), twice)) if f.subject == "copy"], "byte-count"
+    )
+    assert float(one.evidence["factor"]) == pytest.approx(2.0, rel=0.01)
+
+
+# -- arithmetic ----------------------------------------------------------------------------------
+
+
+def fp32_chain(s: Sample) -> bool:
+    return s.status == "ok" and s.point.family == "fma" and s.point.precision.label == "fp32"
+
+
+def test_folded_chain(gpu: Log) -> None:
+    one = only(diagnosed(gpu, where(fp32_chain, lambda s: slower(s, 0.5))), "folded-chain")
+    assert one.subject == "π fp32" and "near 2" in one.sentence and "TFLOP/s" in one.sentence
+
+
+def test_folded_chain_without_theory(cpu: Log) -> None:
+    both = where(lambda s: s.status == "ok" and s.point.family == "fma", lambda s: slower(s, 0.5))
+    one = only(diagnosed(cpu, both), "folded-chain")
+    assert "the π of the fitted sweep" in one.sentence or "the library" in one.sentence
+
+
+def test_dual_issue(gpu: Log) -> None:
+    """The sweep is as fast as the chain: theory is too low, not the count too high."""
+
+    def change(s: Sample) -> Sample:
+        return slower(s, 1 / 1.33) if s.status == "ok" and s.point.family in ("fma", "mix") else s
+
+    found = diagnosed(gpu, where(lambda s: s.point.precision.label == "fp32", change))
+    assert [f.cause for f in found if f.subject == "π fp32"] == ["dual-issue"]
+    assert not {"folded-chain", "timer"} & {f.cause for f in found}
+
+
+def test_tf32(gpu: Log) -> None:
+    def library(s: Sample) -> bool:
+        return of("gemm")(s) and s.point.precision.label == "fp32 library"
+
+    one = only(diagnosed(gpu, where(library, lambda s: slower(s, 0.25))), "tf32")
+    assert "the library used TF32" in one.sentence
+
+
+def test_narrow_probe(gpu: Log) -> None:
+    change = where(of("tensor"), lambda s: slower(s, 2.0))
+    assert "the probe may not reach the peak" in only(diagnosed(gpu, change), "narrow-probe").sentence
+
+
+def test_partition(gpu: Log) -> None:
+    found = diagnosed(
+        gpu, where(of("tensor"), lambda s: slower(s, 2.0)), mig={"profile": "1g.5gb", "sms": 14}
+    )
+    assert (
+        "slice 1g.5gb with 14 SMs" in only([f for f in found if "matrix" in f.subject], "partition").sentence
+    )
+
+
+# -- sweeps and workloads ------------------------------------------------------------------------
+
+
+def test_step_in_a_sweep(gpu: Log) -> None:
+    """From 8 FLOP/byte on part of the data stays in a cache: bytes move faster."""
+
+    def high(s: Sample) -> bool:
+        return of("mix")(s) and s.flops / s.bytes >= 8
+
+    one = only(diagnosed(gpu, where(high, lambda s: slower(s, 0.7))), "sweep-step")
+    assert "FLOP/byte" in one.sentence and float(one.evidence["behind"]) > float(one.evidence["before"])
+
+
+def placement(**changes: Any) -> Placement:
+    """A memory-bound workload of 1 GB at 80 % of its roof of 100 GB/s."""
+    values: dict[str, Any] = {
+        "name": "stencil",
+        "precision": Precision.of("fp64"),
+        "level": "DRAM",
+        "threads": 8,
+        "implementation": "compiled",
+        "flops": 1e9,
+        "bytes_read": 5e8,
+        "bytes_written": 5e8,
+        "seconds": near(0.0125),
+        "achieved": near(8e10),
+        "attainable": near(1e11),
+        "efficiency": near(0.8),
+        "unit": "FLOP/s",
+        "binds": "memory",
+        "idle": 0.5,
+        "least_seconds": 0.01,
+    }
+    return Placement(**{**values, **changes})
+
+
+def near(value: float) -> Interval:
+    return Interval(value, value * 0.99, value * 1.01)
+
+
+def ceiling(label: str, value: float, quantity: str = "pi", **changes: Any) -> Ceiling:
+    """A ceiling of a whole device."""
+    kind, _, unit = label.partition(" ")
+    inputs, _, accumulate = kind.partition(">")
+    precision = Precision(inputs, accumulate or inputs, accumulate or inputs, unit or "vector")
+    beta = quantity == "beta"
+    values: dict[str, Any] = {
+        "quantity": quantity,
+        "precision": precision,
+        "level": "DRAM" if beta else "",
+        "access": "read" if beta else "none",
+        "store": "none",
+        "scope": "device",
+        "threads": 8,
+        "operands": "random",
+        "kernel": "read" if beta else "fma",
+        "variant": "",
+        "estimate": near(value),
+        "best": value,
+        "unit": "byte/s" if beta else "FLOP/s",
+        "regime": "typical",
+        "statistic": "median",
+        "rounds": 5,
+        "cap": 0.02,
+        "converged": True,
+        "contended": 0.0,
+    }
+    return Ceiling(**{**values, **changes})
+
+
+def cuda(name: str, sms: int) -> dict[str, Any]:
+    """A device as a header describes it, that the reference figures know under its name."""
+    known = next(n for n in reference.known().names if n.device == name)
+    cc = float(reference.known().of(name)[0].cc)
+    facts = {"compute_capability": round(cc * 10), "mig": {}}
+    memory = int(known.memory_gib * 2**30)
+    return {
+        "kind": "cuda",
+        "name": known.reported_name,
+        "memory_bytes": memory,
+        "threads": sms,
+        "facts": facts,
+    }
+
+
+def profile(device: Mapping[str, Any], ceilings: Iterable[Ceiling] = (), *placed: Placement) -> Profile:
+    return Profile(1, {}, {}, (), False, tuple(ceilings), (), tuple(placed), facts={"device": device})
+
+
+CACHES = {"caches": [{"level": "L3", "bytes": 32_000_000, "sharers": 8, "instances": 1}], "facts": {}}
+L3 = ceiling("fp64", 4e11, "beta", level="L3", kernel="cache-read")
+FAST = {"achieved": near(3e11), "efficiency": near(3.0), "seconds": near(1 / 300)}
+SLOW = {"achieved": near(2e10), "efficiency": near(0.2), "seconds": near(0.05)}
+
+
+@pytest.mark.parametrize(
+    ("placed", "ceilings", "cause", "said"),
+    [
+        (placement(**FAST, bytes_read=5e6, bytes_written=5e6), [L3], "cache-resident", "L3 of 30.5 MiB"),
+        (placement(**FAST), [L3], "byte-count", "only the L3 can (400 GB/s)"),
+        (placement(**FAST), [], "unexplained", "above roof: not possible, check the count or the timing"),
+        (placement(**SLOW, binds="launch"), [], "launch-bound", "the launch alone"),
+        (placement(**SLOW), [], "unexplained", "launch-bound (T₀"),
+    ],
+)
+def test_workloads(placed: Placement, ceilings: list[Ceiling], cause: str, said: str) -> None:
+    assert said in only(diagnose(profile(CACHES, ceilings, placed), ()), cause).sentence
+
+
+def test_a_workload_in_a_wider_precision() -> None:
+    slow = placement(
+        precision=Precision.of("fp32", "library"),
+        binds="compute",
+        achieved=near(9.5e11),
+        efficiency=near(0.4),
+    )
+    found = diagnose(profile(CACHES, [ceiling("fp64", 1e12), ceiling("fp32", 2.4e12)], slow), ())
+    assert "95 % of π fp64" in only(found, "wrong-precision").sentence
+
+
+def test_a_workload_that_is_a_few_launches_long() -> None:
+    short = placement(**{**SLOW, "seconds": near(1.2e-5)})
+    t0 = ceiling("fp64", 4e-6, "t0", unit="s", kernel="empty")
+    assert "3.0 launches of 4.00 µs" in only(diagnose(profile(CACHES, [t0], short), ()), "latency").sentence
+
+
+def test_workloads_on_their_roof_have_no_finding() -> None:
+    assert diagnose(profile(CACHES, [L3], placement()), ()) == ()
+    loose = placement(achieved=near(1.2e11), efficiency=Interval(1.2, 0.9, 1.6))
+    assert diagnose(profile(CACHES, [L3], loose), ()) == (), "within its interval"
+
+
+# -- bare numbers --------------------------------------------------------------------------------
+
+BARE: list[tuple[float, Context, str, str]] = [
+    (70e12, Context("pi", "NVIDIA H200", "fp32"), "boost-clock", "likely the boost clock"),
+    (70e12, Context("pi", "NVIDIA H200", "fp32", clock_hz=2.1e9), "boost-clock", "it ran at 2.10 GHz"),
+    (42.4e12, Context("pi", "NVIDIA H200", "fp32"), "narrow-probe", "63 % of it"),
+    (42.4e12, Context("pi", "NVIDIA H200", "fp32", clock_hz=1.3e9), "power-cap", "held 1.30 GHz"),
+    (600e12, Context("pi", "NVIDIA H200", "bf16>fp32 matrix", expected=1979e12), "sparse-datasheet", "989"),
+    (1978e12, Context("pi", "NVIDIA H200", "bf16>fp32 matrix"), "sparse-datasheet", "2:4 sparsity"),
+    (400e12, Context("pi", "NVIDIA H200", "fp32"), "tf32", "494 TFLOP/s"),
+    (134e12, Context("pi", "NVIDIA H200", "fp64"), "folded-chain", "4 times"),
+    (2.7e15, Context("pi", "NVIDIA H200", "fp32"), "timer", "40.30 times"),
+    (9.6e12, Context("beta", "NVIDIA H200"), "byte-convention", "counted twice"),
+    (2.4e12, Context("beta", "NVIDIA H200"), "byte-convention", "counted once"),
+    (
+        9e12,
+        Context("beta", "NVIDIA H200", working_set=24e6),
+        "cache-resident",
+        "23 MiB lies in a cache of 50 MiB",
+    ),
+    (5.9e12, Context("beta", "NVIDIA H200"), "unexplained", "byte convention (1.23 is no ratio"),
+    (8.9e12, Context("pi", "NVIDIA H200", "fp64", slice_of="slice 1g.18gb"), "partition", "slice 1g.18gb"),
+]
+
+
+@pytest.mark.parametrize(("value", "context", "cause", "said"), BARE)
+def test_bare_numbers(value: float, context: Context, cause: str, said: str) -> None:
+    one = explain(value, context)
+    assert one is not None and one.cause == cause, one
+    assert said in one.sentence and "H200" in one.sentence
+
+
+def test_bare_numbers_that_need_no_word() -> None:
+    assert explain(59.5e12, Context("pi", "NVIDIA H200", "fp32")) is None
+    assert explain(4.0e12, Context("beta", "NVIDIA H200")) is None
+    assert explain(59.5e12, Context("pi", "Some Other GPU", "fp32")) is None, "nobody's figures are borrowed"
+
+
+def test_a_pair_of_numbers_that_is_another_device() -> None:
+    one = explain(2.0e12, Context("beta", "NVIDIA H200", "fp32", beside={"pi": 19e12}))
+    assert one is not None and one.cause == "wrong-device" and "A100" in one.sentence
+
+
+# -- other people's files ------------------------------------------------------------------------
+
+
+def mixbench(scale: float, theory: float = 12000.0) -> str:
+    """A sweep of a card unknown to the reference figures, with its own theory above the table."""
+    rows = [
+        f"{n:3d}, {2 * n / 8:.3f}, {1.0:.2f}, {scale * min(12000.0, 600 * 2 * n / 8):.2f}, "
+        f"{min(scale * 600.0, scale * 12000.0 / max(2 * n / 8, 1e-9)):.2f}"
+        for n in (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512)
+    ]
+    return "\n".join(
+        [
+            "mixbench-cuda/read-only (v0.02)",
+            "Device:              Example Card 7000",
+            f"Compute throughput:  {theory:.2f} GFlops (theoretical single precision FMAs)",
+            "Memory bandwidth:    616.00 GB/sec",
+            "Experiment ID, Single Precision ops,,,,",
+            "Compute iters, Flops/byte, ex.time, GFLOPS, GB/sec",
+            *rows,
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("scale", "theory", "cause", "said"),
+    [
+        (1.0, 12000.0, None, ""),
+        (1.0, 10100.0, "boost-clock", "1.19 times the file's own theory of 10.1 TFLOP/s"),
+        (40.0, 12000.0, "timer", "its times or its counts are wrong"),
+    ],
+)
+def test_the_report_of_a_file(
+    tmp_path: Path, scale: float, theory: float, cause: str | None, said: str
+) -> None:
+    path = tmp_path / "card.txt"
+    path.write_text(mixbench(scale, theory), encoding="utf-8")
+    found = refits.fitted(load(path))
+    text, record = refits.render(path, found, ()), refits.record(path, found, ())
+    told = [f["cause"] for one in record["imports"] for f in one["findings"]]
+    assert ([cause] if cause else []) == list(dict.fromkeys(told)), text
+    assert said in " ".join(text.split()) and ("Triage" in text) == bool(cause)
+
+
+def test_a_device_that_only_the_file_name_names(tmp_path: Path) -> None:
+    from bench.triage.refitted import refitted
+
+    path = tmp_path / "sweep_h200.txt"
+    path.write_text(mixbench(3.4).replace("Example Card 7000", ""), encoding="utf-8")
+    (imported,) = load(path)
+    (one,) = refitted(path, imported, [refit(s) for s in imported.sweeps if s.precision == "fp32"][:1])[:1]
+    assert (
+        one.cause in ("narrow-probe", "byte-convention") and "the name of the file says it is" in one.sentence
+    )
+
+
+# -- the words -----------------------------------------------------------------------------------
+
+
+def test_every_cause_has_a_remedy() -> None:
+    assert set(CAUSES) == set(REMEDIES) and len(CAUSES) >= 25
+
+
+def test_unexplained_says_what_was_tested() -> None:
+    one = unexplained(Number("π fp32", 2e12, 1e12, "FLOP/s", "theory"), ["tf32 (no)", "timer (no)"])
+    assert one.sentence == (
+        "π fp32 is 2.00 TFLOP/s, 2.00 times theory of 1.00 TFLOP/s: not explained; "
+        "tested: tf32 (no); timer (no)"
+    )
+
+
+def test_findings_are_kept_and_printed(gpu: Log) -> None:
+    samples = [where(fp32_chain, lambda s: slower(s, 0.5))(s) for s in gpu.samples]
+    made = derive(gpu.header, gpu.conditions, samples)
+    (one,) = made.facts["findings"]
+    assert set(one) == {"subject", "cause", "sentence", "evidence", "remedy"}
+    assert one["cause"] == "folded-chain" and made.facts["findings"] == triage.plain(diagnose(made, samples))
+    text = " ".join(render(made).split())
+    assert f"folded-chain: {one['sentence']}. Try: {one['remedy']}." in text
+    healthy = render(derive(gpu.header, gpu.conditions, gpu.samples))
+    assert findings.NOTHING in " ".join(healthy.split())
+
+
+def test_triage_does_not_know_the_simulator() -> None:
+    room = Path(triage.__file__).parent
+    for path in room.glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        assert "backends" not in re.sub(r'"""(.|\n)*?"""', "", text), path
+        assert "parameters" not in text and '"defects"' not in text, path
