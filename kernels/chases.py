@@ -129,7 +129,10 @@ CUDA = CudaFamily(
             _form(f"chase_ca_{k}", f"ca {k}", f"chase<Ca, {k}>(a, n, count)", r"LDG\.E\.64\.STRONG\.(SM|CTA)")
             for k in CHAINS
         ),
-        _form("chase_cg_1", "cg 1", "chase<Cg, 1>(a, n, count)", r"LDG\.E\.64\.STRONG\.GPU"),
+        *(
+            _form(f"chase_cg_{k}", f"cg {k}", f"chase<Cg, {k}>(a, n, count)", r"LDG\.E\.64\.STRONG\.GPU")
+            for k in CHAINS
+        ),
         _form("chase_shared", "shared 1", "chase_shared(a, b, count)", r"LDS(\.U)?", shared=4 * SHARED_WORDS),
         _form("chase_lines", "lines", "lines(a, s[0], n, count)", r"LDG\.E\.64\.STRONG\.GPU"),
         _form("chase_link", "link", "link(a, b, n)", r"STG\.E\.64(\.SYS)?", count=1),

@@ -1,6 +1,7 @@
 """Twelve defects at three severities on random devices: is each found and named, and nothing lost by it.
 
     python -m tests.defect_matrix [--seeds 20] [--healthy 500] [--only hang,timer:mild] [--jobs 2] [--json]
+                                  [--first-seed 0]
     python -m tests.defect_matrix draw --seed N
 
 Every run is a whole one on the virtual clock of a simulated device: the plan of the standard preset on all
@@ -262,10 +263,13 @@ def task(asked: tuple[Severity | None, int]) -> Verdict:
     return alarm(seed) if severity is None else judged(severity, seed)
 
 
-def verdicts(only: str, which: str, seeds: int, healthy: int, jobs: int = 1) -> Iterator[Verdict]:
-    """Every run that was asked for; the devices with defects are others than the healthy ones."""
-    ill = [(severity, 10_000 + seed) for seed in range(seeds) for severity in chosen(only, which)]
-    tasks: list[tuple[Severity | None, int]] = [*ill, *((None, seed) for seed in range(healthy))]
+def verdicts(
+    only: str, which: str, seeds: int, healthy: int, jobs: int = 1, first: int = 0
+) -> Iterator[Verdict]:
+    """Every run that was asked for, seeds from `first` on; the healthy devices are others."""
+    devices = range(first, first + seeds)
+    ill = [(severity, 10_000 + seed) for seed in devices for severity in chosen(only, which)]
+    tasks: list[tuple[Severity | None, int]] = [*ill, *((None, first + seed) for seed in range(healthy))]
     if jobs == 1:
         yield from map(task, tasks)
         return
@@ -281,6 +285,7 @@ def arguments(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("verb", nargs="?", default="run", choices=("run", "draw"))
     parser.add_argument("--seeds", type=int, default=20, help="devices for each severity")
     parser.add_argument("--healthy", type=int, default=500, help="devices without a defect")
+    parser.add_argument("--first-seed", type=int, default=0, help="of the devices; tune with others than 0")
     parser.add_argument("--only", default="", help="defects, or defect:severity, joined by commas")
     parser.add_argument("--set", default="", choices=("", *SETS), help="one half of the parameter sets")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
@@ -296,7 +301,7 @@ def main(words: Sequence[str]) -> int:
         severity_ranges.write(asked.seed)
         return 0
     found = []
-    for verdict in verdicts(asked.only, asked.set, asked.seeds, asked.healthy, asked.jobs):
+    for verdict in verdicts(asked.only, asked.set, asked.seeds, asked.healthy, asked.jobs, asked.first_seed):
         found.append(verdict)
         if sys.stderr.isatty():
             print(f"\r{len(found)} runs", end="", file=sys.stderr)

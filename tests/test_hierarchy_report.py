@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import jsonschema
 import pytest
@@ -17,7 +18,7 @@ from bench.exporters import longtable, prometheus
 from bench.fitting.ceilings import derive
 from bench.planning import sizes
 from bench.profile import encoding, schema
-from bench.profile.records import Ceiling, Interval, Point, Precision, Profile, Sample
+from bench.profile.records import Ceiling, Curve, CurvePoint, Interval, Point, Precision, Profile, Sample
 from bench.report import hierarchy, hierarchy_plot, page, plot, remake, roofs, scene
 from bench.report.table import render
 
@@ -289,3 +290,20 @@ def test_exports_keep_every_figure_apart(name: str, tmp_path: Path) -> None:
     series = [line.rsplit(" ", 1)[0] for line in path.read_text().splitlines() if not line.startswith("#")]
     assert len(set(series)) == len(series)
     assert any(line.startswith("roofline_latency_seconds{") for line in series)
+
+
+def test_a_link_of_one_size_is_a_row_with_bounds() -> None:
+    """A quick look measures one size: its rate is the least of beta, its time the most of alpha."""
+    point = CurvePoint(16e6, Interval(1e9), 0.0, 16e6, 16e-3, (), "direct")
+    found = {"level": "storage", "kernel": "storage", "variant": "direct", "access": "read"}
+    curve = Curve("link", "storage", Precision.of("fp64"), "all", 1, "byte/s", (point,), (), found)
+    key = ("storage", "read", "storage", "direct")
+    row = hierarchy._link(key, [curve], cast("Profile", None))
+    assert row[3] == "≥ 1.00 GB/s" and row[6] == "≤ 16.0 ms" and row[-1] == "too few sizes to fit"
+
+
+def test_a_wide_overlap_is_its_interval() -> None:
+    """0.34 with ends at -1 and 1 would read as 0.34 ± 1.00, which no overlap can be."""
+    assert hierarchy._omega({"omega": 0.34, "omega_low": -1.0, "omega_high": 1.0}) == "-1.00 to 1.00"
+    assert hierarchy._omega({"omega": 0.5, "omega_low": 0.48, "omega_high": 0.52}) == "0.50 ± 0.02"
+    assert hierarchy._omega({"omega": 1.6, "omega_low": 1.5, "omega_high": 1.7}) == "cannot tell"

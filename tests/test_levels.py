@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from bench.fitting import alpha_beta, level_names, levels, parallelism, pipelining
+from bench.profile.records import Interval
 from tests.level_evaluation import judge, truth
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -193,3 +194,20 @@ def test_slopes_per_unit_and_how_many_take_up_the_memory() -> None:
     found = parallelism.cores(units, rates)
     assert (found["slope_first"], found["slope_all"], found["slope_last"]) == (10e9, 5e9, 1e9)
     assert found["efficiency"] == 0.5 and found["nearly_units"] == 4
+
+
+def test_a_rate_that_falls_and_never_lies_flat_again_says_so() -> None:
+    """The last plateau is not the end of the sweep: there is more behind it than the sweep tells."""
+    flat = levels.Plateau(0, 6, 4096.0, 183296.0, Interval(12e12), None, 3, 3)
+    known = {"L1": 262144.0, "L2": 786432.0}
+    said = level_names.named([flat], known, True, 2097152.0)[0]
+    assert said.name == "" and said.why.startswith("the rate falls behind 179 KiB")
+    assert level_names.named([flat], known, True, 183296.0)[0].why.startswith("the sweep ends inside")
+
+
+def test_a_slow_fall_is_named_and_told() -> None:
+    """16 KiB flat, half-way down at 491 KiB: L1 by what is reported, and no capacity is read from it."""
+    first = levels.Plateau(0, 2, 4096.0, 16384.0, Interval(1e9), Interval(502848.0), 4, 4)
+    last = levels.Plateau(11, 15, 8388608.0, 134217728.0, Interval(5e6), None, 4, 4)
+    said = level_names.named([first, last], {"L1": 32768.0, "L2": 524288.0, "L3": 33554432.0})[0]
+    assert (said.name, said.why.split(",")[0]) == ("L1", "as reported") and said.why.endswith("a slow fall")

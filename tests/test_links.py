@@ -535,3 +535,12 @@ def test_without_iperf3_the_race_says_how_to_get_it(
     monkeypatch.setattr(race.shutil, "which", lambda name: None)
     assert race.main(["--pairs", "1"]) == DeviceError.exit_code
     assert "apt-get install iperf3" in capsys.readouterr().err
+
+
+def test_a_scratch_folder_that_is_named_must_be_there(tmp_path: Path) -> None:
+    """Storage of the folder above would be measured in its stead, under its name."""
+    device, runner = opening.open_device("cpu")
+    (tmp_path / "file").write_text("")
+    for name, why in (("none", "does not exist"), ("file", "is a file")):
+        with pytest.raises(ResourceError, match=why):
+            opening.with_scratch(device, runner, tmp_path / name, asked=True)

@@ -164,6 +164,22 @@ def test_in_place_workload_is_measured_against_update() -> None:
     assert one(known).source == ZOO["adam"].source
 
 
+def test_a_gpu_library_may_stand_above_fp64_vectors_where_matrix_units_were_not_measured() -> None:
+    precision = Precision.of("fp64", "library")
+    own = ceiling("pi", 180e9, precision=precision, kernel="gemm")
+    product = sample(1.0, 170e9, 1e8, 1e8, precision=precision)
+
+    def pi(*ceilings: Ceiling) -> float:
+        return one(product, roof=[*ROOF, *ceilings]).attainable.value
+
+    assert pi(replace(own, scope="device")) == 180e9
+    assert pi(own) == 100e9, "a CPU has no others"
+    matrix = ceiling("pi", 150e9, precision=Precision.of("fp64", "matrix"))
+    assert pi(replace(own, scope="device"), replace(matrix, scope="device")) == 150e9
+    slower = replace(own, scope="device", estimate=Interval(60e9))
+    assert pi(slower) == 100e9
+
+
 def test_library_workload_stands_under_the_vector_pi_of_its_threads_in_the_typical_regime() -> None:
     roof = [
         *ROOF,

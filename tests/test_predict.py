@@ -303,6 +303,45 @@ def test_a_workload_carries_its_own_rate_and_its_own_kappa() -> None:
     assert any("extrapolated" in note for note in softmax(both, 10**6).notes)
 
 
+def with_start(profile: Profile, seconds: float) -> Profile:
+    """The profile with T0 of a team of two."""
+    like = next(c for c in profile.ceilings if c.threads == 2)
+    empty = dataclasses.replace(
+        like, quantity="t0", kernel="empty", variant="team", estimate=Interval(seconds), unit="s"
+    )
+    return dataclasses.replace(profile, ceilings=(*profile.ceilings, empty))
+
+
+def test_a_workload_that_was_placed_in_dram_only_has_a_bound_in_a_cache() -> None:
+    large = {"rows": 32768, "columns": 1024}
+    profile = with_caches(placements=(placement("softmax", "DRAM", 0.05, large),))
+    near, far = softmax(profile, 128), softmax(profile, 32768)
+    assert near.level == "L2" and near.seconds.high is None
+    assert near.seconds.low is not None and near.seconds.low <= near.roof_seconds
+    assert far.seconds.high is not None
+
+
+def test_what_is_shorter_than_its_start_is_bound_by_it() -> None:
+    profile = with_start(with_caches(), 5e-6)
+    amounts = answer.Amounts(flops=1e3, moved=0.0)
+    short = answer.plain(profile, amounts, "fp64", 2, "")
+    assert (short.binds, short.seconds.high) == ("launch", None)
+    assert any("shorter than starting it (5.00 µs)" in note for note in short.notes)
+    long = answer.plain(profile, answer.Amounts(1e9, 0.0), "fp64", 2, "")
+    assert (long.binds, long.notes) == ("compute", ()) and long.seconds.high is not None
+    assert answer.plain(with_caches(), amounts, "fp64", 2, "").seconds.high is not None, "no T0 measured"
+
+
+def test_operands_larger_than_the_memory_are_named() -> None:
+    bare = with_caches()
+    device = {**bare.facts["device"], "memory_bytes": 8 << 30}
+    profile = dataclasses.replace(bare, facts={**bare.facts, "device": device})
+    for rows, told in ((32768, False), (10**7, True)):
+        assert any("more than the device's 8 GiB" in n for n in softmax(profile, rows).notes) == told
+    (large,) = answer.gemm(profile, [(10**5, 10**5, 10**5)], "fp64", 2)
+    assert any("its operands have 224 GiB" in note for note in large.notes)
+
+
 def test_a_workload_that_was_not_placed_has_a_least_time() -> None:
     found = softmax(with_caches(placements=()), 32768)
     assert found.seconds.high is None and found.seconds.low is not None
@@ -366,11 +405,17 @@ def test_shapes_from_words_and_files(tmp_path: Path) -> None:
     for content, told in (
         ("a,b\n1,2\n", "has no columns m, n and k"),
         ("m,n,k\n1,2,x\n", "line 2: '1x2xx' is no size"),
+        ("m,n,k\n1,2,3\n\n1,2\n", "line 4: '1x2x' is no size"),
         ("m,n,k\n", "holds no shapes"),
     ):
         file.write_text(content)
         with pytest.raises(FileError, match=told):
             asked.shapes([str(file)])
+    file.write_text("M,N,K\n4,5,6\n", encoding="utf-8-sig")  # as spreadsheets save it
+    assert asked.shapes([str(file)]) == [(4, 5, 6)]
+    file.write_bytes(b"m,n,k\n\xff\xfe\n")
+    with pytest.raises(FileError, match=r"shapes.csv: it is no table in UTF-8; give"):
+        asked.shapes([str(file)])
     with pytest.raises(FileError, match=r"cannot read .*none.csv: No such file"):
         asked.shapes([str(tmp_path / "none.csv")])
 
@@ -379,9 +424,11 @@ def test_workloads_by_name_and_size() -> None:
     assert asked.workload("spmv", ZOO).name == "spmv csr"
     assert asked.sizes("columns=3,rows=2", ZOO["softmax"]) == {"rows": 2, "columns": 3}
     assert asked.sizes("8x56", ZOO["resnet50 conv 3x3"])["sets"] == 1
-    for name in ("ftt", "", "g"):
+    for name in ("ftt", ""):
         with pytest.raises(UsageError, match=r"unknown workload .*valid: gemm, gemm tall"):
             asked.workload(name, ZOO)
+    with pytest.raises(UsageError, match=r"^'s' may be stencil 7-point, softmax, spmv csr: write more"):
+        asked.workload("s", ZOO)
 
 
 def test_near_sizes_take_the_bytes_asked_for() -> None:
@@ -454,6 +501,7 @@ REFUSED = [
     ),
     (["--flops", "1 GB"], "--flops takes FLOP"),
     (["--flops", "fast"], "--flops: 'fast' is no quantity"),
+    (["--bytes", "1e9", "--precision", "bogus"], "unknown precision 'bogus'; valid: fp64, fp32"),
     (["--bytes", "-1"], "--bytes must be a number from 0"),
     (["--bytes", "0"], "work that does nothing"),
     (["--bytes", "1e9", "--read-fraction", "2"], "--read-fraction must lie in 0"),

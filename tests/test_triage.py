@@ -19,10 +19,11 @@ from bench import provenance, reference, triage
 from bench.fitting.ceilings import derive
 from bench.importers import load
 from bench.importers.refit import refit
-from bench.profile.records import Ceiling, Interval, Placement, Point, Precision, Profile, Sample
+from bench.profile.records import WHOLE, Ceiling, Interval, Placement, Point, Precision, Profile, Sample
 from bench.report import findings, refits
 from bench.report.table import render
 from bench.running import suite
+from bench.running.campaign import Campaign
 from bench.store import Log, read_log
 from bench.triage import CAUSES, Context, Finding, diagnose, explain
 from bench.triage.finding import REMEDIES, Number, unexplained
@@ -32,18 +33,29 @@ Change = Callable[[Sample], Sample]
 ROUNDS = 4
 """Rounds that are kept: enough for an interval, few enough to fit in a moment."""
 
+FAMILIES = ("fma", "stream", "mix", "gemm", "tensor", "cache", "workload")
+"""Families of the crafted cases; those of links and latencies are in the slow test of whole runs."""
 
-def measured(folder: Path, name: str, families: tuple[str, ...] = ()) -> Log:
-    """One minute on a healthy simulated device, of all families where none is named."""
+
+def measured(folder: Path, name: str, families: tuple[str, ...]) -> Log:
+    """One minute on a healthy simulated device, without rounds beyond the planned ones."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(provenance, "source_hash", lambda *_: "0123456789ab")
+        patch.setattr(Campaign, "extra_rounds", lambda *_: None)
         log = read_log(suite.run(f"sim:{name}", minutes=1, results=folder, families=families, quiet=True))
-    return replace(log, samples=[s for s in log.samples if s.round <= ROUNDS])
+    return replace(log, samples=[s for s in log.samples if s.round <= ROUNDS and whole(s)])
+
+
+def whole(sample: Sample) -> bool:
+    """Whether a sample is of all threads, sweeps of their first precision and mode: what most cases need."""
+    p = sample.point
+    extra = p.family == "mix" and (p.precision.inputs == "fp16" or "blocks_per_sm" in p.sizes)
+    return p.scope in WHOLE and not extra
 
 
 @pytest.fixture(scope="module")
 def gpu(tmp_path_factory: pytest.TempPathFactory) -> Log:
-    return measured(tmp_path_factory.mktemp("gpu"), "gpu-small")
+    return measured(tmp_path_factory.mktemp("gpu"), "gpu-small", FAMILIES)
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +64,19 @@ def cpu(tmp_path_factory: pytest.TempPathFactory) -> Log:
 
 
 def diagnosed(log: Log, change: Change = lambda s: s, **facts: Any) -> list[Finding]:
-    """Findings of the run with every sample changed; facts: of the device, beside its own."""
+    """Findings of the run with every sample changed, its wall time with it; facts: of the device."""
     device = {**log.header["device"], "facts": {**log.header["device"]["facts"], **facts}}
-    samples = [change(s) for s in log.samples]
+    samples = [waited(s, change(s)) for s in log.samples]
     profile = derive({**log.header, "device": device}, log.conditions, samples)
     return list(diagnose(profile, samples))
+
+
+def waited(old: Sample, new: Sample) -> Sample:
+    """The host waits as much longer as the repetitions take longer."""
+    more = sum(new.repetitions.seconds) - sum(old.repetitions.seconds)
+    if not new.repetitions.seconds or not more or "wall_seconds" not in new.facts:
+        return new
+    return replace(new, facts={**new.facts, "wall_seconds": new.facts["wall_seconds"] + more})
 
 
 def only(found: Iterable[Finding], cause: str) -> Finding:
@@ -107,6 +127,13 @@ def failing(test: Callable[[Sample], bool], reason: str, status: str = "failed",
         test,
         lambda s: replace(s, status=status, reason=reason, repetitions=empty, facts={**s.facts, **facts}),
     )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("device", ["small-cpu", "gpu-large", "gpu-pair"])
+def test_a_healthy_standard_run_of_all_families_has_no_finding(device: str, tmp_path: Path) -> None:
+    log = read_log(suite.run(f"sim:{device}", preset="standard", results=tmp_path, quiet=True))
+    assert diagnose(derive(log.header, log.conditions, log.samples), log.samples) == ()
 
 
 @pytest.mark.parametrize("device", ["gpu", "cpu"])
@@ -201,6 +228,49 @@ def test_refused_clock(gpu: Log) -> None:
     assert "the timer returned 0 s" in only(diagnosed(gpu, change), "timer").sentence
 
 
+def test_timer_that_runs_fast_against_the_host(cpu: Log) -> None:
+    """Each repetition is told 1.3 times as long as the host waited, batches begin when they did."""
+    one = only(diagnosed(cpu, lambda s: told(s, 1.3)), "timer")
+    assert "times" in one.sentence and "host" in one.sentence and float(one.evidence["factor"]) > 1.05
+
+
+def test_timer_that_runs_slow_against_the_host(cpu: Log) -> None:
+    one = only(diagnosed(cpu, lambda s: told(s, 0.8)), "timer")
+    assert "which no pause does" in one.sentence
+    assert float(one.evidence["factor"]) == pytest.approx(0.8, abs=0.02)
+
+
+def test_a_pause_between_batches_is_no_wrong_timer(cpu: Log) -> None:
+    """As long behind a short batch as behind a long one."""
+    assert "timer" not in {f.cause for f in diagnosed(cpu, lambda s: paused(s, 1e-3))}
+
+
+def batches(sample: Sample) -> list[int]:
+    """Index of the first repetition of each batch of four."""
+    return list(range(0, len(sample.repetitions), 4 + sample.order % 12))
+
+
+def told(sample: Sample, factor: float) -> Sample:
+    """What a timer off by a factor tells; the host's clock gives the first start of each batch."""
+    r, firsts = sample.repetitions, batches(sample)
+    if not r.seconds:
+        return sample
+    start, seconds = [], tuple(t * factor for t in r.seconds)
+    for i, begin in enumerate(r.start):
+        first = r.start[max(f for f in firsts if f <= i)]
+        start.append(first + (begin - first) * factor)
+    wall = sample.facts["wall_seconds"] - sum(seconds) + sum(r.seconds)  # `waited` adds it again
+    changed = replace(r, start=tuple(start), seconds=seconds)
+    return replace(sample, repetitions=changed, facts={**sample.facts, "wall_seconds": wall})
+
+
+def paused(sample: Sample, pause: float) -> Sample:
+    """Every batch begins `pause` s later than the one before it ended."""
+    r, firsts = sample.repetitions, batches(sample)
+    start = tuple(t + pause * sum(0 < f <= i for f in firsts) for i, t in enumerate(r.start))
+    return replace(sample, repetitions=replace(r, start=start))
+
+
 def test_wrong_stream(gpu: Log) -> None:
     """Enqueue times: the same whatever the work."""
 
@@ -217,6 +287,19 @@ def test_wrong_stream(gpu: Log) -> None:
         return replace(s, repetitions=timed, bytes_written=s.bytes_written * scale, **work)
 
     assert "does not depend on the work" in only(diagnosed(gpu, change), "wrong-stream").sentence
+
+
+@pytest.mark.parametrize("family", ["latency", "link", "overlap", "launch", "collective", "scaling"])
+def test_time_that_need_not_grow_is_no_wrong_stream(gpu: Log, family: str) -> None:
+    """Sixteen chains take as long as one: they run at once."""
+
+    def chains(s: Sample) -> Sample:
+        scale = 16.0 if s.round % 2 else 1.0
+        return replace(s, point=replace(s.point, family=family), bytes_read=s.bytes_read * scale)
+
+    samples = [chains(s) for s in gpu.samples if of("stream")(s)]
+    found = diagnose(derive(gpu.header, gpu.conditions, samples), samples)
+    assert "wrong-stream" not in {f.cause for f in found}
 
 
 # -- the clock of the device ---------------------------------------------------------------------
@@ -330,16 +413,40 @@ def unread(log: Log) -> Log:
 
 
 def test_memory_clock_by_the_bus(gpu: Log) -> None:
-    def change(s: Sample) -> Sample:
-        return slower(s, 1.6) if s.point.family in ("stream", "workload") and s.repetitions.seconds else s
+    found = [f for f in diagnosed(unread(gpu), slow_memory) if f.subject != "workloads"]
+    assert "61 % of the bus" in only(found, "memory-clock").sentence
 
-    assert "61 % of the bus" in only(diagnosed(unread(gpu), change), "memory-clock").sentence
+
+def slow_memory(s: Sample) -> Sample:
+    """Everything that DRAM binds takes 1.6 times as long."""
+    cache = s.point.family == "cache" and s.point.sizes["bytes"] * s.point.threads > 4e6
+    bound = s.point.family in ("stream", "workload", "mix") or (cache and "plateau" not in s.point.sizes)
+    return slower(s, 1.6) if bound and s.repetitions.seconds else s
+
+
+def memory_at(log: Log, hertz: float) -> Log:
+    """The same run where the memory clock is read so before every round."""
+    conditions = [{**c, "values": {**c["values"], "memory_clock_hz": hertz}} for c in log.conditions]
+    return replace(log, conditions=conditions)
 
 
 def test_memory_clock_as_it_is_read(gpu: Log) -> None:
-    conditions = [{**c, "values": {**c["values"], "memory_clock_hz": 4e9}} for c in gpu.conditions]
-    log = replace(gpu, conditions=conditions)
-    assert "4.00 GHz, 50% of the 8.00 GHz" in only(diagnosed(log), "memory-clock").sentence
+    one = only(diagnosed(memory_at(gpu, 5e9), slow_memory), "memory-clock")
+    assert "5.00 GHz, 62% of the 8.00 GHz" in one.sentence
+
+
+@pytest.mark.parametrize("hertz", [0.4e9, 4e9])
+def test_an_idle_memory_clock_alone_is_no_finding(gpu: Log, hertz: float) -> None:
+    """Read between the rounds, while the bandwidth exceeds what a bus at that clock could give."""
+    assert diagnosed(memory_at(gpu, hertz)) == []
+
+
+def test_memory_clock_under_load(gpu: Log) -> None:
+    """Readings under load decide, whatever the idle board says."""
+    lowered = where(of("stream"), lambda s: replace(s, facts={**s.facts, "memory_clock_hz": 4e9}))
+    assert "4.00 GHz, 50%" in only(diagnosed(gpu, lowered), "memory-clock").sentence
+    full = where(of("stream"), lambda s: replace(s, facts={**s.facts, "memory_clock_hz": 8e9}))
+    assert diagnosed(memory_at(gpu, 7e9), full) == []
 
 
 def test_cache_resident_beyond_the_bus(gpu: Log) -> None:
@@ -424,6 +531,57 @@ def test_partition(gpu: Log) -> None:
 
 
 # -- sweeps and workloads ------------------------------------------------------------------------
+
+
+def test_byte_count_against_loops_of_the_same_traffic(cpu: Log) -> None:
+    """Copy moves half of what it counts: its own working-set sweep does not."""
+    copies = where(of("stream", "copy"), lambda s: slower(s, 0.5))
+    found = diagnosed(cpu, copies)
+    assert {f.cause for f in found} == {"byte-count"} and "copy" in [f.subject for f in found]
+    one = next(f for f in found if f.subject == "copy")
+    assert float(one.evidence["factor"]) == pytest.approx(2.0, rel=0.1)
+
+
+def test_byte_count_of_one_of_a_pair(cpu: Log) -> None:
+    triads = where(of("stream", "triad"), lambda s: slower(s, 2 / 3))
+    one = only(diagnosed(cpu, triads), "byte-count")
+    assert one.subject == "triad" and float(one.evidence["factor"]) == pytest.approx(1.5, rel=0.1)
+
+
+def test_cache_resident_against_the_working_sets(cpu: Log) -> None:
+    """Streams and sweeps read 1.4 times what large working sets do, and no more than a cache would give."""
+
+    def change(s: Sample) -> Sample:
+        return slower(s, 1 / 1.4) if of("stream")(s) or (of("mix")(s) and s.flops / s.bytes < 2) else s
+
+    one = only(diagnosed(cpu, change), "cache-resident")
+    assert float(one.evidence["stream"]) / float(one.evidence["sweep_end"]) == pytest.approx(1.4, rel=0.05)
+
+
+def test_a_slow_part_of_a_sweep(cpu: Log) -> None:
+    """Slower between 0.2 and 1.5 FLOP/byte only."""
+
+    def inside(s: Sample) -> bool:
+        return of("mix")(s) and 0.2 <= s.flops / s.bytes < 1.5
+
+    found = diagnosed(cpu, where(inside, lambda s: slower(s, 1.5)))
+    assert {f.cause for f in found} == {"sweep-step"}
+    assert all(0.2 <= float(f.evidence["intensity"]) <= 2 for f in found)
+
+
+def test_a_step_down_behind_the_knee(cpu: Log) -> None:
+    def high(s: Sample) -> bool:
+        return of("mix")(s) and s.flops / s.bytes >= 24
+
+    found = diagnosed(cpu, where(high, lambda s: slower(s, 1.2)))
+    assert {f.cause for f in found} == {"sweep-step"}
+    assert all(float(f.evidence["behind"]) < float(f.evidence["before"]) for f in found)
+
+
+def test_one_cause_silences_what_follows_from_it(cpu: Log) -> None:
+    """A stuck clock makes caches look like memory and lone loops slow: only the clock is told."""
+    slow = [f for f in diagnosed(cpu, lambda s: clocked(s, 0.3)) if f.cause != "unexplained"]
+    assert [f.cause for f in slow] == ["stuck-clock"]
 
 
 def test_step_in_a_sweep(gpu: Log) -> None:

@@ -158,6 +158,7 @@ def _name(ceiling: Ceiling) -> str:
         parts = [ceiling.level.lower(), kernel, "" if inputs == "fp64" else inputs]
     parts += [ceiling.store if ceiling.store == "nontemporal" else ""]
     parts += ["" if ceiling.scope in WHOLE else ceiling.scope]
+    parts += ["" if ceiling.operands == "random" else ceiling.operands]
     return "_".join(part for part in parts if part)
 
 

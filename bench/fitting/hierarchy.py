@@ -12,6 +12,7 @@ from typing import Any
 
 from bench.fitting import swept
 from bench.fitting.intervals import CAP_CACHE, MEDIAN, MIN_ROUNDS, memory_cap
+from bench.fitting.level_names import SLOW_FALL
 from bench.fitting.pooled import Pooled, winner
 from bench.fitting.swept import chains, line_bytes
 from bench.profile.records import Ceiling, Curve, Interval
@@ -106,8 +107,13 @@ def capacities(curve: Curve, device: Mapping[str, Any]) -> list[Ceiling]:
     return [
         _capacity(curve, level, _instance(level["name"], curve.threads, device))
         for level in curve.plateaus.get("levels", ())
-        if level["name"] and level["capacity_bytes"]
+        if level["name"] and level["capacity_bytes"] and not _falls_slowly(level)
     ]
+
+
+def _falls_slowly(level: Mapping[str, Any]) -> bool:
+    """Whether the half-way point lies too far behind the reported capacity to tell what a level holds."""
+    return float(level["capacity_bytes"]) > SLOW_FALL * float(level["reported_bytes"] or float("inf"))
 
 
 def _instance(level: str, threads: int, device: Mapping[str, Any]) -> float:

@@ -18,6 +18,9 @@ from bench.fitting.levels import Plateau
 AS_REPORTED = 1.25
 """Factor within which a detected capacity is the reported one."""
 
+SLOW_FALL = 2.0
+"""Factor over the reported capacity from which the half-way point no longer tells what a level holds."""
+
 NEAR_PART = 2.0
 """A GPU's L2 has two parts as seen from an SM: the near one ends at half of the reported capacity."""
 
@@ -66,16 +69,21 @@ def reported(device: Mapping[str, Any], threads: int) -> dict[str, float]:
     return {level: size for level, size in found.items() if size > 0}
 
 
-def named(plateaus: Sequence[Plateau], known: Mapping[str, float], is_gpu: bool = False) -> list[Level]:
+def named(
+    plateaus: Sequence[Plateau], known: Mapping[str, float], is_gpu: bool = False, end: float | None = None
+) -> list[Level]:
     """The plateaus with names; known: reported byte of each level that the working set compares with.
 
+    end: largest working set of the sweep, where that may lie behind the last plateau
     The name DRAM goes to the last plateau only, where the last cache was seen or it begins behind it.
     """
     taken = _matched(plateaus, known)
     levels: list[Level] = []
     for k, plateau in enumerate(plateaus):
         if plateau.capacity is None:
-            levels.append(_last(plateau, known, {level.name.split()[0] for level in levels if level.name}))
+            levels.append(
+                _last(plateau, known, {level.name.split()[0] for level in levels if level.name}, end)
+            )
         elif k in taken:
             levels.append(_agreed(plateau, taken[k], known))
         else:
@@ -140,17 +148,30 @@ def _matched(plateaus: Sequence[Plateau], known: Mapping[str, float]) -> dict[in
 
 
 def _agreed(plateau: Plateau, name: str, known: Mapping[str, float]) -> Level:
-    _, why = min(_candidates(name, known), key=lambda way: _off(plateau, way[0]))
+    from bench.report.units import capacity
+
+    size, why = min(_candidates(name, known), key=lambda way: _off(plateau, way[0]))
+    assert plateau.capacity
+    if plateau.capacity.value > SLOW_FALL * size:
+        half = capacity(plateau.capacity.value)
+        why += f", though flat only to {capacity(plateau.high)} and half-way down at {half}: a slow fall"
     return Level(name, plateau, known[name], why)
 
 
-def _last(plateau: Plateau, known: Mapping[str, float], seen: Collection[str]) -> Level:
+def _last(
+    plateau: Plateau, known: Mapping[str, float], seen: Collection[str], end: float | None = None
+) -> Level:
     """The plateau that the sweep ends on, after the levels `seen`."""
     from bench.report.units import capacity
 
     name = max(known, key=lambda level: known[level], default="")
     if not known:
         return Level(UNNAMED, plateau, None, "the system reports no caches")
+    if end is not None and end > AS_REPORTED * plateau.high and plateau.high <= AS_REPORTED * known[name]:
+        why = (
+            f"the rate falls behind {capacity(plateau.high)}, and no level behind it lies flat in this sweep"
+        )
+        return Level(UNNAMED, plateau, None, why)
     if plateau.high <= AS_REPORTED * known[name]:
         return Level(UNNAMED, plateau, None, "the sweep ends inside the reported caches")
     if name in seen or plateau.low > known[name] / AS_REPORTED:

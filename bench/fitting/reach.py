@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 
 from bench.profile.records import CurvePoint, Fit, Interval
+from bench.report.units import si
 
 TOP_FACTOR, BOTTOM_FACTOR = 3.0, 6.0
 """Slopes are taken over the top factor 3 and the lowest factor 6 of intensity, of 3 points at least."""
@@ -119,10 +120,12 @@ def rewrite(fit: Fit, reach: Reach, points: Sequence[CurvePoint]) -> Fit:
     words = []
     if reach.pi == NEVER:
         fit = _bounded_pi(fit, points)
-        words.append(f"pi not reached: at least {fit.pi.value:.3g} FLOP/s, the fastest point")
+        words.append(f"pi not reached: at least {si(fit.pi.value, 'FLOP/s')}, the fastest point")
     if reach.beta == NEVER:
         fit = _bounded_beta(fit, points)
-        words.append(f"beta not reached: at least {fit.beta.value:.3g} byte/s, the slowest intensity")
+        words.append(
+            f"beta not reached: at least {si(fit.beta.value, 'byte/s')}, the point that moves bytes fastest"
+        )
     if reach.pi == KNEE:
         fit = replace(fit, pi=_widened(fit.pi, KNEE_PI), ridge=_widened(fit.ridge, KNEE_PI))
         words.append(f"only the knee below pi is seen: pi within about {KNEE_PI:.0%}")

@@ -14,6 +14,7 @@ import numpy as np
 
 from bench.fitting.forms import CAPPED, NORM, Array, Sweep, log_rates, shifted
 from bench.fitting.solve import Solution, aicc, best, stepped
+from bench.report.units import si
 
 LEAST, SIGMAS = 0.05, 4.0
 """A step breaks concavity by this share, and by so many times the sweep's own noise."""
@@ -57,9 +58,9 @@ class Step:
     def sentence(self) -> str:
         """In words."""
         what, unit = ("bandwidth", "byte/s") if self.of == "beta" else ("rate", "FLOP/s")
-        change = f"the {what} goes from {self.before:.3g} to {self.behind:.3g} {unit}"
+        change = f"the {what} goes from {si(self.before, unit)} to {si(self.behind, unit)}"
         if self.clocks:
-            change += f" with the clock, from {self.clocks[0] / 1e9:.3g} to {self.clocks[1] / 1e9:.3g} GHz"
+            change += f" with the clock, from {si(self.clocks[0], 'Hz')} to {si(self.clocks[1], 'Hz')}"
         return f"step at {self.intensity:.3g} FLOP/byte: {change}"
 
 

@@ -163,7 +163,7 @@ def staircase(
     """
     known = level_names.reported(device, threads)
     is_gpu = device.get("facts", {}).get("unit") == "SM"
-    found = level_names.named(levels.detect(sizes, rates), known, is_gpu)
+    found = level_names.named(levels.detect(sizes, rates), known, is_gpu, max(sizes, default=None))
     if not found:
         return {}
     records = [level.record for level in found]
@@ -235,7 +235,7 @@ def _transfers(points: Sequence[Pooled]) -> Iterator[Swept]:
     for group in _groups(sized, *names):
         for part in _by_devices(group):
             places = _places(part, [float(p.point.sizes["bytes"]) for p in part])
-            if len(places) > 1:
+            if len(places) > 1 or (places and part[0].point.family != "launch"):
                 yield _transfer(places), tuple(pooled for _, pooled, _ in places)
 
 

@@ -33,9 +33,15 @@ def room(device: Mapping[str, Any], point: Point) -> tuple[float, float] | None:
         own = min(size, size * instances / threads)
         if cache["level"] == level:
             return lower, own
-        passed = cache["level"] == "L1" and PAST_L1 in point.variant.split()
+        passed = cache["level"] == "L1" and _passes_l1(point, facts)
         lower = lower if passed else max(lower, own)
     return (lower, float("inf")) if level == "DRAM" and lower else None
+
+
+def _passes_l1(point: Point, facts: Mapping[str, Any]) -> bool:
+    """Whether a GPU's accesses pass L1 by: their operator says so, or they store, which L1 writes through."""
+    stores = facts.get("unit") == "SM" and "plateau" in point.sizes and point.store != "none"
+    return stores or PAST_L1 in point.variant.split()
 
 
 def last_level_bytes(device: Mapping[str, Any]) -> float:

@@ -129,7 +129,7 @@ class Latencies:
         walk = layout(chains_of(point), point.threads)
         if point.level == SHARED:
             return self._shared(point)
-        operator = "cg" if "plateau" in point.sizes and point.level != "L1" and walk.chains == 1 else "ca"
+        operator = "cg" if "plateau" in point.sizes and point.level != "L1" else "ca"
         chosen = self._chosen(f"{operator} {walk.chains}", walk.launch.block)
         count = max(point.sizes["bytes"] * point.threads // LINE_BYTES, 2 * walk.walkers)
         lines = self._linked(*chases.cycle(np, count))

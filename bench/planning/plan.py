@@ -67,7 +67,7 @@ BESIDE = ("latency", "scaling", "launch", "link", "overlap")
 """Families on which no placement of a workload rests; nor does one on sweeps over working sets."""
 
 BESIDE_ROUNDS = 3
-"""Rounds of the standard preset that measure them on a CPU: five would take a third of its time box."""
+"""Rounds that measure them on a CPU, but in the full preset: five would take a third of three minutes."""
 
 
 def preset_for(minutes: float) -> str:
@@ -123,9 +123,14 @@ def plan(
     offered = gpu_points.OFFERED if device.is_gpu else ON_CPU
     draft.notes += [f"{family}: not asked for" for family in offered if family not in asked]
     if not draft.points:
+        why = "; ".join(
+            note
+            for note in draft.notes
+            if note.split(":")[0].split(" ")[0] in asked and ": not asked" not in note
+        )
+        none = f"{device.name} has no points of {', '.join(asked)} in {', '.join(names)}"
         raise UsageError(
-            f"nothing to measure: {device.name} has no points of {', '.join(asked)} in {', '.join(names)}; "
-            f"its families: {', '.join(offered)}"
+            f"nothing to measure: {none}{f' ({why})' if why else ''}; its families: {', '.join(offered)}"
         )
     return _finished(draft, variants)
 
@@ -152,8 +157,8 @@ def _fill(draft: Draft, asked: Sequence[str], names: Sequence[str], workloads: S
 
 
 def _few_rounds(draft: Draft) -> None:
-    """In the standard preset what stands beside the roof is measured in the first rounds only."""
-    for key, planned in draft.points.items() if draft.detail == 1 else ():
+    """Unless all is measured, what stands beside the roof is measured in the first rounds only."""
+    for key, planned in draft.points.items() if draft.detail < 2 else ():
         swept = planned.point.family == "cache" and "plateau" not in planned.point.sizes
         if swept or planned.point.family in BESIDE:
             draft.points[key] = replace(planned, times=BESIDE_ROUNDS)

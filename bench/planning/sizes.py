@@ -135,6 +135,7 @@ def working_sets(
     sizes = {rounded_set(SMALLEST_SET * 2 ** (i / steps_per_octave)) for i in range(count + 1)}
     if fine:
         sizes |= {rounded_set(c * f) for c in capacities for f in (0.7, 0.85, 1.2, 1.5)}
+        sizes |= {rounded_set(top), rounded_set(top / 1.5)}  # two at least beyond the last capacity
     return sorted(s for s in sizes if s <= top)
 
 

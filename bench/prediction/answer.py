@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.errors import FileError, UsageError
-from bench.prediction import asked, products, works
+from bench.prediction import asked, limits, products, works
 from bench.prediction.estimate import Prediction, largest, spread
 from bench.prediction.works import Load
 from bench.profile.records import Interval, Precision, Profile
@@ -89,11 +89,12 @@ def _product(
     interval = Interval(value) if curve.width is None else spread(value, curve.width)
     if curve.bounds_only(m, n, k):
         interval = Interval(value, interval.low or value)
-        notes.append("thinner than all measured squares: what a call and its edges cost is not known")
+        notes.append("an edge is shorter than any measured: what a call and its edges cost is not known")
     if curve.width is None:
         notes.append(f"no interval: {len(curve.shapes)} measured sizes leave none over to check the curve on")
     if beyond := curve.beyond(m, n, k):
         notes.append(f"extrapolated from the measured edges: {beyond}")
+    notes += limits.beyond_memory(profile, load.footprint)
     on_roof = found.seconds(load.flops, load.bytes)
     error = "" if curve.error is None else f", error at left-out sizes {curve.error:.0%}"
     basis = f"{len(curve.shapes)} measured products, {curve.form} form{error}"
@@ -162,6 +163,8 @@ def plain(profile: Profile, amounts: Amounts, name: str, threads: int, level: st
             f"--read-fraction must lie in 0 (all written) to 1 (all read), got {read_fraction:g}"
         )
     precision = precision_of(profile, name, False, threads) if flops else Precision.of(name)
+    if precision.inputs not in ITEM_BYTES:
+        raise UsageError(f"unknown precision {name!r}; valid: {', '.join(ITEM_BYTES)}")
     reads = moved * read_fraction
     load = Load(precision, threads, flops, reads, moved - reads, moved, amounts.in_place, level or "DRAM")
     what = ", ".join(_amounts(flops, moved))

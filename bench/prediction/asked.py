@@ -50,13 +50,14 @@ def shapes(words: Sequence[str]) -> list[Shape]:
 
 def _file(path: Path) -> list[Shape]:
     try:
-        rows = list(csv.DictReader(path.read_text(encoding="utf-8").splitlines()))
+        reader = csv.DictReader(path.read_text(encoding="utf-8-sig").splitlines())
+        rows = [(reader.line_num, row) for row in reader]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        why = getattr(error, "strerror", "") or str(error)
+        why = getattr(error, "strerror", "") or "it is no table in UTF-8"
         raise FileError(f"cannot read {path}: {why}; give a CSV file with columns m, n and k") from None
     found: list[Shape] = []
-    for line, row in enumerate(rows, 2):
-        cells = {str(k).strip().lower(): str(v).strip() for k, v in row.items() if k is not None}
+    for line, row in rows:
+        cells = {str(k).strip().lower(): (v or "").strip() for k, v in row.items() if k is not None}
         if not {"m", "n", "k"} <= set(cells):
             raise FileError(f"{path} has no columns m, n and k; its first line names {', '.join(cells)}")
         try:
@@ -75,7 +76,9 @@ def workload(name: str, zoo: Mapping[str, Workload]) -> Workload:
     fits = [w for known, w in zoo.items() if known == wanted] or [
         w for known, w in zoo.items() if known.startswith(wanted)
     ]
-    if len(fits) != 1 or not wanted:
+    if len(fits) > 1 and wanted:
+        raise UsageError(f"{name!r} may be {', '.join(w.name for w in fits)}: write more of it")
+    if len(fits) != 1:
         raise UsageError(f"unknown workload {name!r}; valid: {', '.join(zoo)}; or give --flops and --bytes")
     return fits[0]
 

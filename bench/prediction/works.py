@@ -15,13 +15,11 @@ from dataclasses import dataclass, replace
 
 from bench.errors import FileError, UsageError
 from bench.fitting.intervals import student
+from bench.prediction import limits
 from bench.prediction.estimate import Prediction, log_width, spread
 from bench.prediction.nominal import nominal
 from bench.profile.records import Curve, Interval, Placement, Precision, Profile
 from bench.workloads.roof import READ_FRACTION, Roof, binding, fit_of, roof, scaled
-
-UNSEEN = 0.5
-"""Half-width (log) of a workload's interval where the profile did not place it: its own code is unknown."""
 
 BETWEEN = 0.5
 """Share of the difference of two kappas that a size half way between their footprints may err by."""
@@ -173,7 +171,8 @@ def plain(profile: Profile, load: Load, what: str) -> Prediction:
         serial = found.compute(load.flops) + found.memory(load.bytes)
         interval = replace(interval, high=max(interval.high or value, serial))
     form = f"{found.fit.form} form of the sweep" if found.fit else "hard corner"
-    return prediction(profile, load, level, what, interval, found, value, f"roof, {form}", notes)
+    interval, said, binds = limits.above_start(profile, load.threads, interval, notes)
+    return prediction(profile, load, level, what, interval, found, value, f"roof, {form}", said, binds)
 
 
 def _of_level(load: Load, level: str) -> str:
@@ -268,23 +267,29 @@ def workload(profile: Profile, name: str, load: Load, what: str) -> Prediction:
     width = max(s.width for s in seen)
     interval = spread(value, width, doubt, beside, _shape_error(profile, load) / 2)
     basis = f"placed at {len(seen)} size{'s' * (len(seen) > 1)}, {value / on_roof:.2g}x its roof"
-    notes = [_of_level(load, level)] if level != "DRAM" else []
+    notes = [_of_level(load, level)] if level != "DRAM" else limits.beyond_memory(profile, load.footprint)
     if own is None and level != "DRAM":
+        interval = Interval(value, min(value, _least(profile, load, found, on_roof)))
         notes.append("it was placed from DRAM only: its own rate in a cache is not known")
     if not seen[0].footprint / 2 <= load.footprint <= seen[-1].footprint * 2:
         notes.append("extrapolated: beyond the sizes that were placed")
-    binds = binding(load.flops, load.bytes, model)
-    return prediction(profile, load, level, what, interval, model, on_roof, basis, notes, binds)
+    interval, said, binds = limits.above_start(profile, load.threads, interval, notes)
+    binds = binds or binding(load.flops, load.bytes, model)
+    return prediction(profile, load, level, what, interval, model, on_roof, basis, said, binds)
+
+
+def _least(profile: Profile, load: Load, found: Roof, on_roof: float) -> float:
+    """The lower end of the time on the roof itself."""
+    widths = (log_width(found.pi), log_width(found.beta), _shape_error(profile, load))
+    return on_roof / math.exp(math.hypot(*widths))
 
 
 def _unseen(profile: Profile, load: Load, found: Roof, level: str, what: str, on_roof: float) -> Prediction:
-    low = on_roof / math.exp(
-        math.hypot(log_width(found.pi), log_width(found.beta), _shape_error(profile, load))
-    )
-    note = "this profile did not place it: the time on its roof is the least, not the likely one"
-    return prediction(
-        profile, load, level, what, Interval(on_roof, low, None), found, on_roof, "its roof alone", [note]
-    )
+    interval = Interval(on_roof, _least(profile, load, found, on_roof))
+    notes = ["this profile did not place it: the time on its roof is the least, not the likely one"]
+    notes += limits.beyond_memory(profile, load.footprint)
+    interval, said, binds = limits.above_start(profile, load.threads, interval, notes)
+    return prediction(profile, load, level, what, interval, found, on_roof, "its roof alone", said, binds)
 
 
 def _own_rate(placed: Sequence[Placement]) -> float | None:

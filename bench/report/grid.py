@@ -16,6 +16,9 @@ Side = Literal["left", "right"]
 NUMBERS: Side = "right"
 WORDS: Side = "left"
 
+LONG_NAME, SHORTEST_NAME = 22, 10
+"""Letters of words from which they may wrap, and to which their column may shrink."""
+
 ALARMS = (NOT_CONVERGED, "contended", MARK)
 """Words that colour their cell."""
 
@@ -28,15 +31,17 @@ def section(name: str, note: str = "") -> Text:
 def table(columns: Sequence[tuple[str, Side]], lines: Iterable[Sequence[str]]) -> Table:
     """An unboxed table without the columns that are empty in every line.
 
-    Only the last column wraps, and only if it holds words.
+    Only words wrap: those of the last column, and elsewhere long ones.
     """
     lines = list(lines)
     keep = [i for i in range(len(columns)) if any(line[i] not in ("", UNKNOWN) for line in lines)]
     grid = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
     for i in keep:
         name, side = columns[i]
-        wraps = side == WORDS and i == len(columns) - 1
-        grid.add_column(name, justify=side, no_wrap=not wraps, min_width=8 if wraps else None)
+        last = side == WORDS and i == len(columns) - 1
+        long = side == WORDS and max(len(line[i]) for line in lines) > LONG_NAME
+        least = 8 if last else SHORTEST_NAME if long else None
+        grid.add_column(name, justify=side, no_wrap=not (last or long), min_width=least)
     for line in lines:
         grid.add_row(*(Text(line[i], style=_style(line[i])) for i in keep))
     return grid

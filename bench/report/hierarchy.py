@@ -41,7 +41,7 @@ LINKS: tuple[tuple[str, Side], ...] = (
 )
 
 PIPELINES: tuple[tuple[str, Side], ...] = (
-    ("overlap, T_c/T_m", WORDS),
+    ("overlap, way, T_c/T_m", WORDS),
     ("T_c", NUMBERS),
     ("T_m", NUMBERS),
     ("serial", NUMBERS),
@@ -55,8 +55,15 @@ PIPELINES: tuple[tuple[str, Side], ...] = (
 POSSIBLE = (-0.25, 1.25)
 """Overlaps beyond these say that the whole was not measured under the conditions of its parts."""
 
+WIDE_OMEGA = 0.25
+"""Half-width of an overlap from which its interval says more than its value."""
+
 FLOWS = ("host link", "device", "peer", "NUMA", "storage", "page cache", "network")
 """Links in the order of the report, by the first word of their name; others behind them."""
+
+
+BY_GPUS = " by GPUs"
+"""End of the mode of a curve that counts GPUs, not the units of one."""
 
 
 def part(profile: Profile) -> Iterable[Text | Table]:
@@ -72,6 +79,7 @@ def part(profile: Profile) -> Iterable[Text | Table]:
         yield Text()
         yield grid.table(LINKS, rows)
         yield Text("links count one way; both ways at once is the sum of the two", style="dim")
+        yield from (Text(line, style="dim") for line in _spreads(profile))
     yield from (Text(line, style="dim") for line in (*_collectives(profile), *_launches(profile)))
     pipelines = [c for c in profile.curves if c.kind == "overlap" and "omega" in c.plateaus]
     if pipelines:
@@ -140,7 +148,8 @@ def _about_levels(profile: Profile) -> Iterator[str]:
     for curve in profile.curves:
         if curve.kind not in ("cache", "latency") or "levels" not in curve.plateaus:
             continue
-        sweep = f"{curve.mode} on {curve.threads}" if curve.kind == "cache" else "latency"
+        each = f" by each of {curve.threads}" if curve.threads > 1 else ""
+        sweep = f"{curve.mode}{each}" if curve.kind == "cache" else "latency"
         for level in curve.plateaus["levels"]:
             if level["why"] != "as reported" and level["why"] != "behind all reported caches":
                 name = level["name"] or f"a level up to {capacity(level['to_bytes'])}"
@@ -169,15 +178,16 @@ def _about_parallelism(profile: Profile) -> Iterator[str]:
 
 def _scaled(curves: Sequence[Curve], profile: Profile) -> Iterator[str]:
     """How much faster all cores or SMs are than the fewest, and how many take up nine tenths of it."""
-    unit = str(profile.facts.get("device", {}).get("facts", {}).get("unit", "thread"))
-    ends: dict[tuple[float, float], list[str]] = {}
+    own = str(profile.facts.get("device", {}).get("facts", {}).get("unit", "thread"))
+    ends: dict[tuple[float, float, str], list[str]] = {}
     for curve in curves:
         found = curve.plateaus
         count = found["nearly_units"]
         early = f" (nine tenths from {count} on)" if count < 0.8 * curve.points[-1].x else ""
-        gain = f"{curve.mode} {number(found['all'] / found['first'])}x{early}"
-        ends.setdefault((curve.points[0].x, curve.points[-1].x), []).append(gain)
-    for (few, many), times in ends.items():
+        mode, unit = curve.mode.removesuffix(BY_GPUS), "GPU" if curve.mode.endswith(BY_GPUS) else own
+        gain = f"{mode} {number(found['all'] / found['first'])}x{early}"
+        ends.setdefault((curve.points[0].x, curve.points[-1].x, unit), []).append(gain)
+    for (few, many, unit), times in ends.items():
         yield f"{many:.0f} {unit}s over {few:.0f}: {', '.join(times)}"
 
 
@@ -187,6 +197,11 @@ def _size(value: float) -> str:
 
 def _links(profile: Profile) -> Iterator[Sequence[str]]:
     """One row for each way over a link; pairs of peers or memory nodes share one."""
+    yield from (_link(key, curves, profile) for key, curves in _ways(profile).items())
+
+
+def _ways(profile: Profile) -> dict[tuple[str, str, str, str], list[Curve]]:
+    """The curves of each kind of link, way, kernel and variant, in the order of the report."""
     groups: dict[tuple[str, str, str, str], list[Curve]] = {}
     for curve in profile.curves:
         if curve.kind in ("link", "collective"):
@@ -195,8 +210,16 @@ def _links(profile: Profile) -> Iterator[Sequence[str]]:
             kind = level.split(" ")[0] if ">" in level else level
             key = (kind, str(found["access"]), str(found["kernel"]), str(found["variant"]))
             groups.setdefault(key, []).append(curve)
-    for key in sorted(groups, key=lambda key: _flow(key, groups)):
-        yield _link(key, groups[key], profile)
+    return {key: groups[key] for key in sorted(groups, key=lambda key: _flow(key, groups))}
+
+
+def _spreads(profile: Profile) -> Iterator[str]:
+    """From the slowest to the fastest of the pairs that share a row."""
+    for (kind, way, kernel, _), curves in _ways(profile).items():
+        rates = sorted(float(c.plateaus["beta"]) for c in curves if "beta" in c.plateaus)
+        if len(rates) > 1:
+            ends = f"{bare(rates[0], 'byte/s', rates[-1])} to {si(rates[-1], 'byte/s')}"
+            yield f"{kind} {way}, {kernel}: the median of {len(rates)} pairs stands for {ends}"
 
 
 def _flow(
@@ -218,17 +241,17 @@ def _link(key: tuple[str, ...], curves: Sequence[Curve], profile: Profile) -> Se
     how = " ".join(dict.fromkeys((kernel, variant))).strip()
     access = "" if curves[0].kind == "collective" else way
     if not fitted:
-        best = max(p.estimate.value for c in curves for p in c.points)
-        return (name, access, how, f"> {si(best, 'byte/s')}", "", "", "", "", "too few sizes to fit")
+        points = [p for c in curves for p in c.points]
+        best, least = max(p.estimate.value for p in points), min(p.seconds for p in points)
+        told = f"≥ {si(best, 'byte/s')}", "", "", f"≤ {duration(least)}", ""
+        return (name, access, how, *told, "too few sizes to fit")
     middle = sorted(fitted, key=lambda f: f["beta"])[len(fitted) // 2]
-    rates = sorted(f["beta"] for f in fitted)
-    spread = f" ({bare(rates[0], 'byte/s', middle['beta'])} to {bare(rates[-1], 'byte/s', middle['beta'])})"
     ceiling = _ceiling_of(middle, profile)
     return (
         name,
         access,
         how,
-        si(middle["beta"], "byte/s") + (spread if len(rates) > 1 else ""),
+        si(middle["beta"], "byte/s"),
         plus_minus(ceiling.estimate.half_width) if ceiling else "",
         si(middle["bus_beta"], "byte/s") if middle.get("bus_beta") else "",
         duration(middle["alpha_s"]),
@@ -268,11 +291,9 @@ def _launches(profile: Profile) -> Iterator[str]:
 
 def _pipeline(curve: Curve) -> Sequence[str]:
     found = curve.plateaus
-    low, high = found["omega_low"], found["omega_high"]
-    ends = "" if low is None else f" ± {(high - low) / 2:.2f}"
     balance = found["compute_seconds"] / found["movement_seconds"]
     return (
-        f"{found['level']}, {number(balance, 2)}x",
+        f"{found['level']} {found['access']}, {number(balance, 2)}x",
         duration(found["compute_seconds"]),
         duration(found["movement_seconds"]),
         duration(found["serial_seconds"]),
@@ -280,8 +301,19 @@ def _pipeline(curve: Curve) -> Sequence[str]:
         duration(found["best_seconds"]),
         str(found["best_chunks"]),
         str(found["predicted_chunks"]),
-        f"{found['omega']:.2f}{ends}" if POSSIBLE[0] < found["omega"] < POSSIBLE[1] else "cannot tell",
+        _omega(found),
     )
+
+
+def _omega(found: Mapping[str, Any]) -> str:
+    """The overlap with its half-width; a wide interval by its ends, which are not evenly about it."""
+    if not POSSIBLE[0] < found["omega"] < POSSIBLE[1]:
+        return "cannot tell"
+    low, high = found["omega_low"], found["omega_high"]
+    if low is None:
+        return f"{found['omega']:.2f}"
+    half = (high - low) / 2
+    return f"{low:.2f} to {high:.2f}" if half > WIDE_OMEGA else f"{found['omega']:.2f} ± {half:.2f}"
 
 
 def _misfit(profile: Profile) -> Iterator[str]:

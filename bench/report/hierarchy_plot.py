@@ -233,7 +233,9 @@ def _name(curve: Curve) -> str:
     if curve.kind == "overlap" and "omega" in found:
         balance = found["compute_seconds"] / found["movement_seconds"]
         told = f"ω {found['omega']:.2f}, best k {found['best_chunks']}"
-        return f"{found['level']}, compute {balance:.2g}x move: {told}"
+        return f"{found['level']} {found['access']}, compute {balance:.2g}x move: {told}"
+    if curve.kind == "concurrency" and curve.threads > 1:
+        return f"{curve.mode}, {curve.threads} at once"
     return curve.mode
 
 

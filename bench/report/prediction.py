@@ -94,14 +94,14 @@ def _rows(predictions: Sequence[Prediction]) -> Iterator[str]:
     names = shorten([p.what for p in predictions], NAME)
     columns = ("time", "95 %", "rate", "roof", "nominal")
     yield (
-        f"{'work':<{NAME}} {'':<5} {columns[0]:>8} {columns[1]:>17} {columns[2]:>12} {'level':<5} "
-        f"{'binds':<11} {columns[3]:>7} {columns[4]:>7}"
+        f"{'work':<{NAME}} {'':<5} {columns[0]:>7} {columns[1]:>16} {columns[2]:>12} {'level':<5} "
+        f"{'binds':<11} {columns[3]:>8} {columns[4]:>8}"
     ).rstrip()
     for name, p in zip(names, predictions, strict=True):
         label = p.precision.label.removesuffix(" library")
-        beside = f"{duration(p.roof_seconds, 2):>7} {duration(p.nominal_seconds, 2):>7}"
+        beside = f"{duration(p.roof_seconds):>8} {duration(p.nominal_seconds):>8}"
         yield (
-            f"{name:<{NAME}} {label:<5} {duration(p.seconds.value):>8} {_ends(p):>17} "
+            f"{name:<{NAME}} {label:<5} {duration(p.seconds.value):>7} {_ends(p):>16} "
             f"{si(p.rate, p.unit):>12} {p.level:<5} {p.binds:<11} {beside}"
         ).rstrip()
 

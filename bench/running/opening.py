@@ -10,7 +10,7 @@ from typing import Any
 from bench import host
 from bench.backends import open_backend
 from bench.device import Device
-from bench.errors import DeviceError
+from bench.errors import DeviceError, ResourceError
 from bench.running.runners import Children, InProcess, Runner
 
 NO_BLOCKER = "ROOFLINE_NO_BLOCKER"
@@ -63,12 +63,18 @@ def open_device(device: str, blocker: bool = True) -> tuple[Device, Runner]:
     return backend.device, InProcess(backend)
 
 
-def with_scratch(device: Device, runner: Runner, folder: Path) -> Device:
-    """The host with what is known of `folder`, where its processes are told to put scratch files."""
+def with_scratch(device: Device, runner: Runner, folder: Path, asked: bool = False) -> Device:
+    """The host with what is known of `folder`, where its processes are told to put scratch files.
+
+    asked: the folder was named for that, so that ResourceError says where it is none; else the one above does
+    """
     if device.id != "cpu" or not isinstance(runner, Children):
         return device
     from bench.links import scratch
 
+    if asked and not folder.is_dir():
+        why = "is a file" if folder.exists() else "does not exist"
+        raise ResourceError(f"scratch folder {folder} {why}: make it, or name another with --scratch")
     place = scratch.existing(folder)
     runner.environment[scratch.VARIABLE] = str(place)
     return replace(device, facts={**device.facts, "scratch": scratch.described(place)})

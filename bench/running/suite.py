@@ -93,7 +93,7 @@ def run(
         found, runner = open_device(options.device, options.blocker)
         second.check_asked(found, options.cross_check, options.blocker)
         options = replace(options, device=found.id, memory=_available(found, runner))
-    found = with_scratch(found, runner, scratch or resume or results)
+    found = with_scratch(found, runner, scratch or resume or results, scratch is not None)
     timebox = TimeBox(runner.now, 60 * options.minutes)
     try:
         drafted = _plan(found, runner, options)

@@ -21,8 +21,19 @@ from dataclasses import asdict
 from typing import Any
 
 from bench.profile.records import Profile, Sample
-from bench.triage import clocks, compute, counting, datasheet, failures, memory, siblings, sweeps
-from bench.triage import tenancy, timing, workloads
+from bench.triage import (
+    clocks,
+    compute,
+    counting,
+    datasheet,
+    failures,
+    memory,
+    siblings,
+    sweeps,
+    tenancy,
+    timing,
+    workloads,
+)
 from bench.triage.case import Case
 from bench.triage.datasheet import Context as Context
 from bench.triage.datasheet import explain as explain

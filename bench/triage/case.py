@@ -91,8 +91,9 @@ class Case:
     @cached_property
     def sweeps(self) -> tuple[tuple[Curve, tuple[sweeps.Step, ...]], ...]:
         """Every intensity sweep of the whole device with the steps inside it."""
-        mixes = (c for c in self.profile.curves if c.kind == "mix" and c.scope in WHOLE)
-        return tuple((c, sweeps.steps(c)) for c in mixes)
+        mixes = [c for c in self.profile.curves if c.kind == "mix" and c.scope in WHOLE]
+        chains = [c for c in self.peaks if c.kernel == "fma"]
+        return sweeps.by_curve(mixes, {c.precision.label: c.estimate.value for c in chains})
 
     def fit(self, mode: str, precision: str = "") -> Fit | None:
         """The chosen fit of the whole device's intensity sweep of a mode, in that precision or in any.

@@ -126,9 +126,10 @@ def _fall(case: Case) -> Fall | None:
     inside = last - first + 1
     if inside - len(low) > ONE_TIME * len(rows) and not _mostly(rows, first, last):
         return None
-    if not _witnessed(groups, rows[first][0], rows[last][0]):
-        return None
     high = median(hz for _, is_low, hz in rows if not is_low)
+    told = [g for g in groups if max(hz for _, hz, _ in g) >= FELL * high]  # others came after it
+    if not _witnessed(told, rows[first][0], rows[last][0]):
+        return None
     depth = median(hz for _, is_low, hz in rows if is_low)
     ended = last < len(rows) - 1 - ONE_TIME * len(rows)
     until = rows[last][0] - began if ended else None

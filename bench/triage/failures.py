@@ -137,21 +137,34 @@ def _precision(sample: Sample) -> str:
 
 
 def _absent(case: Case) -> dict[str, list[Sample]]:
-    """Skipped and failed samples of the precisions without any good one, less those known to be absent."""
+    """Skipped and failed samples of the precisions without any good one, less those known to be absent.
+
+    Under "PRECISION FAMILY" failed ones of a family that has no good one in that precision, but in others.
+    """
     stated = case.device.get("precisions") or {}
-    good = {_precision(s) for s in case.samples if s.status == "ok" and s.regime != "pilot"}
+    measured = [s for s in case.samples if s.status == "ok" and s.regime != "pilot"]
+    good = {_precision(s) for s in measured}
+    parts, families = {(_precision(s), s.point.family) for s in measured}, {s.point.family for s in measured}
     bad: dict[str, list[Sample]] = {}
     for sample in case.samples:
-        refused = sample.status == "skipped" or (sample.status == "failed" and _own_reason(sample))
-        name = _precision(sample)
-        if refused and name not in good and not stated.get(name):
+        name, family = _precision(sample), sample.point.family
+        if sample.status == "ok" or not _own_reason(sample) or stated.get(name):
+            continue
+        if name not in good:
             bad.setdefault(name, []).append(sample)
+        elif sample.status == "failed" and (name, family) not in parts and family in families:
+            bad.setdefault(f"{name} {family}", []).append(sample)
     return bad
 
 
 def _own_reason(sample: Sample) -> bool:
     """Whether a failure may speak of the precision: no hang, no lack of memory, no broken timer."""
-    return not sample.reason.startswith((*SILENT, NO_MEMORY)) and not any(w in sample.reason for w in TIMER)
+    foreign = (
+        *SILENT,
+        NO_MEMORY,
+        *TIMER,
+    )  # also where that is why the rest was given up
+    return not any(words in sample.reason for words in foreign) and sample.facts.get("verified") is not False
 
 
 def _without_precision(case: Case) -> list[Sample]:

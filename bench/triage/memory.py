@@ -198,9 +198,9 @@ def _arithmetic_is_right(case: Case) -> bool:
 
 
 def _borne_out(best: Ceiling | None, lowered: float) -> bool:
-    """Whether the best DRAM rate fits into the bus at a memory clock of that share of the highest, and fills it."""
-    share = max(best.share_at_clock or 0.0, 0.0) / lowered if best else 0.0
-    return NARROW <= share <= ABOVE_BUS
+    """Whether the best DRAM rate fits into, and fills, the bus at that share of the highest memory clock."""
+    share = best.share_at_clock if best else None
+    return share is not None and NARROW <= share / lowered <= ABOVE_BUS
 
 
 def _clock(case: Case) -> Finding | None:

@@ -1,12 +1,12 @@
-"""Loops that move the same bytes in the same way, against each other: a figure that its siblings do not share.
+"""Loops that move the same bytes in the same way, against each other.
 
     stream of an access   the largest sizes of the sweep over working sets of that access, and the memory side
                           of the intensity sweep with its traffic
     copy and triad        each other: both load and store, in order, all the time
 
-When the buffers are smaller than was asked for, reads of both streams and intensity sweeps come from a cache, while
-the sweep over working sets, whose sizes are its subject, does not. When a loop counts other bytes than it moves,
-that loop alone is off, by a ratio of stream counts.
+When the buffers are smaller than was asked for, reads of both streams and intensity sweeps come from a cache,
+while the sweep over working sets, whose sizes are its subject, does not. When a loop counts other bytes than
+it moves, that loop alone is off, by a ratio of stream counts.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ OFF = 1.25
 """Ratio of two loops of one traffic from which on one counts wrong: measured ones lie within 1.18, and the
 smallest ratio of stream counts is 4/3."""
 
+MOST = 4.5
+"""Ratio beyond which no count is so wrong: three streams for one, and write-allocate traffic with them."""
+
 OFF_TRIAD = 1.18
 """The same for copy and triad: published pairs lie within 1.10 once write-allocate traffic is counted."""
 
 OFF_BUS = 1.3
-"""The same against the median of all other accesses, where the bus is known: on boards they lie within 1.15."""
+"""The same against the median of all other accesses, where the bus is known: boards have them within 1.15."""
 
 BEYOND = 2.5
 """Working set over the last-level cache from which on a sweep's point is DRAM's."""
@@ -57,8 +60,8 @@ def resident(case: Case) -> Finding | None:
         return None
     sentence = (
         f"β DRAM read is {si(stream, 'byte/s')} and the intensity sweep reads {si(mix, 'byte/s')}, "
-        f"{stream / end:.2f} times the {si(end, 'byte/s')} at which the sweep over working sets ends: part of "
-        "the data of both came from a cache, so the buffer that was really used hardly exceeds it"
+        f"{stream / end:.2f} times the {si(end, 'byte/s')} at which the sweep over working sets ends: part "
+        "of the data of both came from a cache, so the buffer that was really used hardly exceeds it"
     )
     return found("cache-resident", "β DRAM", sentence, stream=stream, mix=mix, sweep_end=end)
 
@@ -71,14 +74,27 @@ def counted(case: Case) -> list[Finding]:
     return [*told, *_one_of_a_pair(case, rates, off), *_sweeps(case, rates)]
 
 
-def _sweeps(case: Case, rates: Mapping[str, float]) -> Iterator[Finding]:
+def _sweeps(case: Case, rates: Mapping[str, float]) -> list[Finding]:
     """Intensity sweeps whose memory side neither the stream nor the working sets of that access share."""
+    off: list[tuple[str, float, float, str]] = []
     for access, mode in MODES.items():
         mix, end, stream = _mix(case, access), _end(case, access), rates.get(access)
-        if not (mix and end and stream) or not agree(stream, end, RESIDENT - 1):
+        if not (mix and stream) or (end and not agree(stream, end, RESIDENT - 1)):
             continue
-        if not agree(mix, stream, OFF - 1) and not agree(mix, end, OFF - 1):
-            yield _told(f"mix-{mode}", mix, stream, f"the {access} stream")
+        if not agree(mix, stream, OFF - 1) and not (end and agree(mix, end, OFF - 1)):
+            off.append((mode, mix, stream, f"the {access} stream"))
+    factors = [mix / stream for _, mix, stream, _ in off]
+    if len(off) == len(MODES) and agree(factors[0], factors[1], TOGETHER):
+        return [_all_along(*off[0][1:3])]
+    return [_told(f"mix-{mode}", mix, stream, what) for mode, mix, stream, what in off]
+
+
+def _all_along(mix: float, stream: float) -> Finding:
+    sentence = (
+        f"the memory side of the intensity sweeps is {si(mix, 'byte/s')}, {mix / stream:.2f} times the "
+        f"{si(stream, 'byte/s')} of the streams, in both modes alike: a step lies at their very beginning"
+    )
+    return found("sweep-step", "memory side of the sweeps", sentence, before=stream, behind=mix)
 
 
 def _rates(case: Case) -> Mapping[str, float]:
@@ -99,6 +115,8 @@ def _off(case: Case, kernel: str, rates: Mapping[str, float]) -> tuple[float, st
     if not known or any(agree(own, value, OFF - 1) for own, value, _ in known):
         return _off_bus(case, kernel, rates) if not known else None
     own, value, what = known[0]
+    if not agree(own, value, MOST - 1):
+        return None
     return value * rates[kernel] / own, what
 
 
@@ -126,7 +144,7 @@ def _off_bus(case: Case, kernel: str, rates: Mapping[str, float]) -> tuple[float
 def _one_of_a_pair(
     case: Case, rates: Mapping[str, float], off: Mapping[str, tuple[float, str]]
 ) -> Iterator[Finding]:
-    """Copy and triad: the one that has no witness of its own follows the other, or is off where they differ."""
+    """Copy and triad: the one without a witness of its own follows the other, or is off where they differ."""
     if not all(kernel in rates for kernel in PAIR):
         return
     apart = not agree(rates["copy"], rates["triad"], OFF_TRIAD - 1)

@@ -29,8 +29,8 @@ STEADY = 0.03
 """Scatter of that share over the samples within which it is a factor of the clock, and no pause."""
 
 WALL, SHARE = 1.02, 0.03
-"""Seconds of all repetitions of a sample over the host's for all of it, set-up included, from which on that is
-impossible, and the share of samples that must show it: clocks of one machine drift apart by 1e-4."""
+"""Seconds of all repetitions of a sample over the host's for all of it, set-up included, from which on that
+is impossible, and the share of samples that must show it: clocks of one machine drift apart by 1e-4."""
 
 AWAY, JUMP = 0.04, 0.02
 """Distance of two batches' starts by the host over the first batch by the timer, less 1, from which on they
@@ -40,7 +40,7 @@ LONGER, ALIKE = 2.0, 0.35
 """Factor between short and long batches at which a pause, which has one length, differs from a factor, which
 has none; and how near both must then be."""
 
-FEW_FAMILIES = ("latency", "link", "overlap", "launch", "collective", "scaling")
+UNTIED = ("latency", "link", "overlap", "launch", "collective", "scaling")
 """Families whose time need not grow with the work that they declare: chains, ways and devices run at once."""
 
 ABOVE, BELOW = 1.05, 0.6
@@ -164,15 +164,13 @@ def _batches(sample: Sample) -> list[tuple[float, float]]:
     end shows only as a pause, if at all.
     """
     r = sample.repetitions
-    if len(r.start) != len(r) or len(r) < 3 or sample.point.family in ("workload", *FEW_FAMILIES):
+    if len(r.start) != len(r) or len(r) < 3 or sample.point.family in ("workload", *UNTIED):
         return []
     ends = [a + s for a, s in zip(r.start, r.seconds, strict=True)]
     gaps = [abs(b - e) for b, e in zip(r.start[1:], ends, strict=False)]
     usual = median(gaps)
     cuts = [
-        i + 1
-        for i, (gap, s) in enumerate(zip(gaps, r.seconds, strict=False))
-        if abs(gap - usual) > JUMP * s
+        i + 1 for i, (gap, s) in enumerate(zip(gaps, r.seconds, strict=False)) if abs(gap - usual) > JUMP * s
     ]
     firsts = [0, *cuts]
     pairs = zip(firsts, cuts, strict=False)
@@ -194,9 +192,9 @@ def _by_the_host(case: Case) -> Finding | None:
         return None
     factor = 1 / (1 + median(off))
     sentence = (
-        f"by the host's clock {len(batches)} batches of repetitions take {1 / factor:.2f} times what the timer "
-        f"says, those of {duration(lengths[0])} as those of {duration(lengths[1])}, which no pause does: the "
-        f"timer is off by {factor:.2f}"
+        f"by the host's clock {len(batches)} batches of repetitions take {1 / factor:.2f} times what the "
+        f"timer says, those of {duration(lengths[0])} as those of {duration(lengths[1])}, which no pause "
+        f"does: the timer is off by {factor:.2f}"
     )
     return found("timer", "timer", sentence, factor=factor, batches=float(len(batches)))
 
@@ -248,7 +246,7 @@ def _loops(case: Case) -> dict[object, list[Sample]]:
     """Samples by loop, whatever its size: those of the pilot as well."""
     groups: dict[object, list[Sample]] = {}
     for s in case.samples:
-        if s.status == "ok" and s.repetitions.seconds and s.point.family not in ("workload", *FEW_FAMILIES):
+        if s.status == "ok" and s.repetitions.seconds and s.point.family not in ("workload", *UNTIED):
             p = s.point
             groups.setdefault((p.kernel, p.precision, p.level, p.store, p.threads), []).append(s)
     return groups

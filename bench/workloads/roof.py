@@ -1,6 +1,7 @@
 """The roof that one work stands under: its own pi, beta at its read fraction, and the form between them.
 
-pi        the best vector ceiling of its precision (also where a library does the work)
+pi        the best vector ceiling of its precision (also where a library does the work, which may use the
+              matrix units; of fp64 on a GPU whose matrix units were not measured, its own best if higher)
 beta      at its own read fraction r, linear in r between the measured kernels nearest to it:
               r = 0  write      r = 1/2  copy, or update where the output overwrites an input
               r = 2/3  triad    r = 1  read
@@ -83,6 +84,9 @@ def pi_of(precision: Precision, ceilings: Sequence[Ceiling]) -> Interval | None:
     units = ("vector", "matrix") if precision.unit == "library" else (precision.unit,)
     wanted = {replace(precision, unit=unit).label for unit in units}
     fits = [c for c in ceilings if c.quantity == "pi" and c.precision.label in wanted]
+    matrix = any(c.precision.unit == "matrix" for c in fits)
+    if precision.unit == "library" and precision.inputs == "fp64" and fits and not matrix:
+        fits += [c for c in ceilings if (c.quantity, c.scope, c.precision) == ("pi", "device", precision)]
     return _best(fits)
 
 

@@ -162,7 +162,8 @@ def _chase(truth: Truth, point: Point) -> Price:
     chains = int(number) if number.isdigit() else 1
     line = point.sizes.get("line", LINE_BYTES)
     moved = float(line * chains * point.threads)
-    shares = truth.residency(float(point.sizes["bytes"] * point.threads), point.threads)
+    passed = "L1" if truth.gpu and "plateau" in point.sizes and point.level != "L1" else ""
+    shares = truth.residency(float(point.sizes["bytes"] * point.threads), point.threads, passed)
     times = []
     for level, share in shares.items():
         busy = moved / truth.beta_at(level, "read", point.threads)
