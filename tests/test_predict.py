@@ -598,8 +598,16 @@ def test_the_evaluation_demands_what_it_says() -> None:
 
 @pytest.mark.slow
 def test_the_evaluation_runs_on_this_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--minutes", "0.4", "--shapes", "8", "--visits", "1", "--no-workloads"]
+    words = ["--minutes", "1", "--shapes", "8", "--visits", "1", "--no-workloads"]
     assert evaluation.main([*words, "--json", str(tmp_path / "rows.json")]) in (0, 1)
     rows = encoding.loads((tmp_path / "rows.json").read_text())
     assert len(rows) == 8 and all(r["measured"] > 0 and r["predicted"] > 0 for r in rows)
     assert "all products" in capsys.readouterr().out
+
+
+def test_a_product_is_held_to_what_starting_it_costs(profile: Profile) -> None:
+    threads = 2
+    empty = with_start(profile, 1.0)
+    (tiny,) = answer.gemm(empty, [(64, 64, 64)], "fp64", threads)
+    assert tiny.binds == "launch" and tiny.seconds.high is None
+    assert any(note.startswith("shorter than starting it (1.00 s)") for note in tiny.notes)

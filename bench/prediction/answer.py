@@ -95,11 +95,12 @@ def _product(
     if beyond := curve.beyond(m, n, k):
         notes.append(f"extrapolated from the measured edges: {beyond}")
     notes += limits.beyond_memory(profile, load.footprint)
+    interval, said, bound = limits.above_start(profile, threads, interval, notes)
     on_roof = found.seconds(load.flops, load.bytes)
     error = "" if curve.error is None else f", error at left-out sizes {curve.error:.0%}"
     basis = f"{len(curve.shapes)} measured products, {curve.form} form{error}"
     what = f"gemm {m}x{n}x{k}"
-    return works.prediction(profile, load, level, what, interval, found, on_roof, basis, notes, binds)
+    return works.prediction(profile, load, level, what, interval, found, on_roof, basis, said, bound or binds)
 
 
 def _roof_or_none(profile: Profile, load: Load) -> tuple[Any, str]:

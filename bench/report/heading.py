@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -98,7 +99,7 @@ def _scalar(value: Any) -> Any:
 
 
 def _condition(name: str, found: list[Any]) -> str:
-    phrase = PHRASES.get(name, name.removesuffix("_bytes").removesuffix("_seconds").replace("_", " "))
+    phrase = PHRASES.get(name, re.sub("_(bytes|seconds|hz)$", "", name).replace("_", " "))
     flags = [value for value in found if isinstance(value, bool)]
     words = [value for value in found if isinstance(value, str) and value]
     numbers = [v for v in found if isinstance(v, int | float) and not isinstance(v, bool)]

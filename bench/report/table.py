@@ -60,10 +60,10 @@ def render(profile: Profile, width: int = 100, colour: bool = False) -> str:
 def _parts(profile: Profile, width: int) -> Iterable[Text | Table]:
     yield from _head(profile, width)
     yield from _short(profile)
+    yield from findings.triage(profile)
     yield from ceiling_parts.compute(profile)
     yield from ceiling_parts.memory(profile)
     yield from hierarchy.part(profile)
-    yield from findings.triage(profile)
     yield from second.cross_check(profile)
     yield from ceiling_parts.fits(profile)
     yield from _workloads(profile)
