@@ -87,8 +87,10 @@ def test_only_square_products_of_random_operands_make_the_curve_over_sizes() -> 
     square, flat = ({"m": 64, "n": 64, "k": 64}, {"m": 128, "n": 64, "k": 32})
     zeros = replace(PRODUCT, operands="zeros", sizes={"m": 32, "n": 32, "k": 32})
     groups = [samples(replace(PRODUCT, sizes=s), 1e12) for s in (square, flat)]
-    (curve,) = profile(*groups, samples(zeros, 2e12)).curves
-    assert [point.x for point in curve.points] == [64.0]
+    curves = {curve.mode: curve for curve in profile(*groups, samples(zeros, 2e12)).curves}
+    assert set(curves) == {"cublas", "oblong"}
+    assert [point.x for point in curves["cublas"].points] == [64.0]
+    assert curves["oblong"].plateaus["shapes"] == [[128, 64, 32]]
 
 
 def test_the_share_of_theory_is_taken_at_the_clock_held() -> None:
@@ -152,7 +154,8 @@ def test_the_table_counts_sms_and_tells_of_burst_and_sustained_in_one_line() -> 
     assert "GPU · 10 SMs" in text
     assert text.count("fma, 8 chains b256") == 1
     (row,) = [line for line in text.splitlines() if line.startswith("fp32 fma:")]
-    assert row == "fp32 fma: sustained 900 GFLOP/s at 1.00 GHz (111 pJ/FLOP), burst 1.10 TFLOP/s at 1.00 GHz"
+    told = "fp32 fma: sustained 900 GFLOP/s at 1.00 GHz (111 pJ/FLOP), burst 1.10 TFLOP/s at 1.00 GHz"
+    assert row.startswith(f"{told}; band 0.82"), "the lowest is 0.82 of the highest"
 
 
 def test_a_burst_without_its_typical_rate_has_its_own_row() -> None:
