@@ -98,3 +98,16 @@ def plot_files(plot: Path | None) -> tuple[Path, Path] | tuple[()]:
     if not plot.name or not plot.parent.is_dir():
         raise FileError(f"{plot.parent} is no folder that can hold the plot: make it, or name another")
     return plot.with_suffix(".svg"), plot.with_suffix(".png")
+
+
+def amount(option: str, text: str, unit: str) -> float:
+    """A number in base units, as in "1e12" or "2 GB"; UsageError names the option."""
+    from bench.report.units import parse
+
+    try:
+        value, found = parse(text)
+    except ValueError as error:
+        raise UsageError(f"{option}: {error}") from None
+    if found not in ("", unit):
+        raise UsageError(f"{option} takes {unit}, got {text!r}")
+    return value

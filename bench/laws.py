@@ -13,11 +13,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from bench.arguments import amount
 from bench.errors import FileError, UsageError
 from bench.profile import roofline
 from bench.profile.records import Fit, Interval, Profile
 from bench.report import heading, roofs
-from bench.report.units import parse
 
 WAYS = ("raise pi", "raise beta", "raise I", "lower T0")
 """In time, s times the intensity (1/s of the bytes for the same FLOP) equals s times beta."""
@@ -193,13 +193,7 @@ def given_roof(pi: str, beta: str, overhead: float | None = None) -> Roof:
 
 
 def _quantity(option: str, text: str, unit: str) -> float:
-    try:
-        value, found = parse(text)
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}") from None
-    if found not in ("", unit):
-        raise UsageError(f"{option} takes {unit}, got {text!r}")
-    return _positive(option, value)
+    return _positive(option, amount(option, text, unit))
 
 
 def _positive(option: str, value: float) -> float:

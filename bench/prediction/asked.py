@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bench.arguments import amount
 from bench.errors import FileError, UsageError
 from bench.workloads.workload import Workload
 
@@ -91,14 +92,7 @@ def sizes(word: str, of: Workload) -> dict[str, int]:
 
 def quantity(option: str, text: str, unit: str) -> float:
     """A positive number in base units of "1e12" or "2 GB"; UsageError."""
-    from bench.report.units import parse
-
-    try:
-        value, found = parse(text)
-    except ValueError as error:
-        raise UsageError(f"{option}: {error}") from None
-    if found not in ("", unit):
-        raise UsageError(f"{option} takes {unit}, got {text!r}")
+    value = amount(option, text, unit)
     if not 0 <= value <= 1e50:
         raise UsageError(f"{option} must be a number from 0 to 1e50, got {value:g}")
     return value
