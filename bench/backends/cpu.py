@@ -42,7 +42,8 @@ class CpuBackend:
         self.device, self.isa, self.team = self.machine.device, self.machine.isa, self.machine.team
 
     def begin_round(self, round: int) -> None:
-        """Nothing to do: rounds of a real device differ by themselves."""
+        """Place the arrays anew: which pages they get moves a bandwidth by up to 10 %."""
+        self.machine.arenas.clear()
 
     def variants(self, kernel: str, precision: Precision, level: str, threads: int) -> tuple[str, ...]:
         """Layouts worth trying, best guess first."""

@@ -49,6 +49,10 @@ class Suite:
         self.backend, self._order = backend, order
         self._winners: dict[str, str] = {}
 
+    def place_anew(self) -> None:
+        """Begin a round: the arrays of what is prepared from now on lie on other pages."""
+        self.backend.begin_round(0)
+
     def point(
         self, kernel: str, precision: str, threads: int, level: str = "", store: str = "none", **sizes: int
     ) -> Point:
