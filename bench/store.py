@@ -38,13 +38,19 @@ STANDING = {
 """The same for a folder that is there already."""
 
 
+class Taken(ResourceError):
+    """The folder holds a run already: another that began in the same second, or an earlier one."""
+
+    exit_code = ResourceError.exit_code
+
+
 @contextmanager
 def _writing(path: Path, remedies: Mapping[int, str] = STANDING) -> Iterator[None]:
     """Turn what the file system refuses into one sentence with its remedy."""
     try:
         yield
     except FileExistsError:
-        raise ResourceError(f"{path.parent} already holds {path.name}: continue it with --resume") from None
+        raise Taken(f"{path.parent} already holds {path.name}: continue it with --resume") from None
     except OSError as error:
         why = remedies.get(error.errno or 0, f"{error.strerror}; choose another folder with --results")
         raise ResourceError(f"cannot write {path}: {why}") from None

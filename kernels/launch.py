@@ -10,7 +10,9 @@ plain      a kernel launched into a queue in which the GPU finds the next one wa
 graph      a kernel of a CUDA graph that is replayed: launched once for many
 host       what the host needs to queue a launch
 sync       a launch, and the host's wait until it is known to be done
-team       a thread team that is woken and comes back (CPU)
+team       a thread team that is released and comes back, spinning (CPU); woken: one that sleeps
+
+On a CPU a variant may also be an implementation of workloads (RUNNERS): its smallest call, on all threads.
 """
 
 from __future__ import annotations
@@ -23,6 +25,10 @@ from kernels.spec import CudaFamily, CudaForm, Expect, Kernel, StreamShape, Work
 
 VARIANTS = ("plain", "graph", "host", "sync")
 """How a GPU is made to start a kernel."""
+
+BY_THREADS, BY_FFT, BY_BLAS = "Numba, native threads", "scipy.fft, workers", "BLAS of NumPy"
+RUNNERS = (BY_THREADS, BY_FFT, BY_BLAS)
+"""What runs the workloads on a CPU, each with a T0 of its own."""
 
 
 def empty(a: Any, b: Any) -> None:

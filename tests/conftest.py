@@ -1,8 +1,15 @@
-"""An option of the test suite: with --no-skips a skip that no mark allows is a failure."""
+"""What all tests share: --no-skips, which fails on skips, the order of files, processes without coverage."""
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
 import pytest
+
+from bench.__main__ import COLLECT_AFTER
 
 OPTIONAL = {"gpu", "qemu"}
 """Marks of tests that may be absent: they need what not every machine has."""
@@ -38,6 +45,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--no-skips", action="store_true", help="fail on skips outside tests/gpu and optional marks"
     )
+
+
+@pytest.fixture(scope="session")
+def untraced() -> Iterator[ProcessPoolExecutor]:
+    """Processes in which coverage sees nothing: for many whole runs of code that other tests cover."""
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+        yield pool
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files with slow tests come first, so that no worker begins one when the others are done."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays: garbage is neither sought in it nor after every 700 objects."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER)
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -110,15 +110,22 @@ def smaller(drafted: Plan) -> Plan:
     return replace(drafted, points=points, pilot=tuple(filter(kept, drafted.pilot)))
 
 
-def run(truth: Mapping[str, Any], defects: Sequence[Defect] = (), folder: Path | None = None) -> Run:
-    """A whole run on a device with these defects, its file in `folder` (a temporary one without it)."""
+def run(
+    truth: Mapping[str, Any], defects: Sequence[Defect] = (), folder: Path | None = None, rounds: int = 0
+) -> Run:
+    """A whole run on a device with these defects, its file in `folder` (a temporary one without it).
+
+    rounds: instead of the preset's five
+    """
     if folder is None:
         with tempfile.TemporaryDirectory() as made:
-            return run(truth, defects, Path(made))
+            return run(truth, defects, Path(made), rounds)
     backend = SimulatedBackend("random", truth_of(truth, "a random device"), defects)
     runner = InProcess(backend)
     runner.open(0)
     drafted = smaller(plan(backend.device, runner.variants, "standard", families=FAMILIES))
+    if rounds:
+        drafted = replace(drafted, preset=replace(drafted.preset, rounds=rounds, least_rounds=rounds))
     with Store.create(folder / "run", header(backend, drafted)) as store:
         box = TimeBox(runner.now, 60 * MINUTES)
         campaign = PlannedRounds(runner, store, box, drafted, Screen(quiet=True), int(truth["seed"]))

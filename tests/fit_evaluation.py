@@ -16,25 +16,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from bench.fitting.fit import fit_curve
+from bench.fitting.forms import CAPPED, NORM
 from bench.profile.records import CurvePoint, Fit, Interval
 from bench.profile.roofline import INFINITY, capped_overlap, overlap
-from tests.sweeps import Capped, Truth, sweep
+from tests.cap_power import DEPTHS, bounds, capped
+from tests.sweeps import BETWEEN, ROUNDS, WITHIN, Truth, grid, sweep
 
-ROUNDS, WITHIN, BETWEEN = 5, 0.02, 0.03
 LONG_SECONDS = 4e-3
 SHORT_SECONDS = (2e-5, 5e-5, 2e-4)
 SHORT_AT = (0.1, 10.0)
-
-
-def grid(n: int = 40) -> np.ndarray:
-    """n intensities (FLOP/byte) from 1/48 to 512, 60 % of them in the middle from 1/4 to 40."""
-    middle = round(0.6 * n)
-    low = (n - middle) // 2
-    ends = (
-        np.geomspace(1 / 48, 1 / 4, low, endpoint=False),
-        np.geomspace(512, 40, n - middle - low, endpoint=False),
-    )
-    return np.concatenate([ends[0], np.geomspace(1 / 4, 40, middle), ends[1][::-1]])
 
 
 @dataclass(frozen=True)
@@ -52,14 +42,22 @@ class Case:
         return next(f for f in self.fits if f.chosen)
 
 
-def measured(truth: Truth, rng: np.random.Generator) -> tuple[CurvePoint, ...]:
-    """Forty points of the device; where it has T0 six of them short."""
+def measured(truth: Truth, rng: np.random.Generator, noise: float = 1.0) -> tuple[CurvePoint, ...]:
+    """Forty points of the device; where it has T0 six of them short.  noise: share of the usual one"""
     x = grid(34 if truth.t0 else 40)
     long = np.full(len(x), LONG_SECONDS)
     if truth.t0:
         x = np.concatenate([x, np.repeat(SHORT_AT, len(SHORT_SECONDS))])
         long = np.concatenate([long, np.tile(SHORT_SECONDS, len(SHORT_AT))])
-    return sweep(truth, x, long / np.maximum(x / truth.pi, 1 / truth.beta), ROUNDS, WITHIN, BETWEEN, rng)
+    return sweep(
+        truth,
+        x,
+        long / np.maximum(x / truth.pi, 1 / truth.beta),
+        ROUNDS,
+        noise * WITHIN,
+        noise * BETWEEN,
+        rng,
+    )
 
 
 def norms(n: int, seed: int) -> list[Case]:
@@ -74,14 +72,22 @@ def norms(n: int, seed: int) -> list[Case]:
     return found
 
 
+def sharp(n: int, seed: int) -> list[Case]:
+    """n random devices with a sharp corner, measured without any noise."""
+    rng, found = np.random.default_rng(seed), []
+    for i in range(n):
+        pi, ridge = 10 ** rng.uniform(10, 14), 10 ** rng.uniform(-0.3, 1.3)
+        truth = Truth(pi, pi / ridge, t0=float(10 ** rng.uniform(-6, -4.7)) if i % 2 else 0.0)
+        points = measured(truth, rng, noise=0.0)
+        found.append(Case(truth, 1.0, points, fit_curve(points)))
+    return found
+
+
 def caps(n: int, seed: int, depth: tuple[float, float]) -> list[Case]:
     """n random power-capped devices whose knee costs a share of the rate between the two of `depth`."""
     rng, found = np.random.default_rng(seed), []
     for _ in range(n):
-        pi, ridge = 10 ** rng.uniform(10, 14), 10 ** rng.uniform(-0.3, 1.3)
-        total = 1 / (1 - rng.uniform(*depth))
-        a = rng.uniform(max(0.1, total - 1), min(1.0, total - 0.1))
-        truth = Capped(pi, pi / ridge, pi_c=pi / a, beta_c=pi / ridge / (total - a))
+        truth = capped(rng, depth)
         points = measured(truth, rng)
         omega = capped_overlap(truth.pi, truth.beta, truth.pi_c, truth.beta_c)
         found.append(Case(truth, omega, points, fit_curve(points)))
@@ -129,10 +135,22 @@ def main(n: int = 1000) -> None:
     print("p-norm devices:", Counter(c.fit.form for c in cases))
     for name, value in {**figures(cases), **{f"{k} covered": v for k, v in coverage(cases).items()}}.items():
         print(f"  {name:18} {value:.4f}")
-    for depth in ((0.03, 0.06), (0.06, 0.1), (0.1, 0.2), (0.2, 0.4)):
-        capped = caps(n // 10, 2, depth)
-        forms = Counter(c.fit.form for c in capped)
-        print(f"power-capped, knee {depth}: {forms}", {k: round(v, 3) for k, v in coverage(capped).items()})
+    mistaken = {
+        name: [c for c in cases if (name == "sharp") == np.isinf(c.truth.p)] for name in ("norm", "sharp")
+    }
+    for name, alike in mistaken.items():
+        wrong = np.mean([c.fit.form == CAPPED for c in alike])
+        print(f"  {name + ' taken for a cap':18} {wrong:.4f} of {len(alike)}")
+    corners = sharp(n // 10, 5)
+    norm = [next(f for f in c.fits if f.form == NORM).p or 0.0 for c in corners]
+    hard = Counter(c.fit.form for c in corners)
+    print(f"noise-free sharp corners: p >= 20 in {sum(p >= 20 for p in norm)} of {len(norm)}, chosen: {hard}")
+    for depth in DEPTHS[1:]:
+        found = caps(n // 10, 2, depth)
+        forms, share = Counter(c.fit.form for c in found), np.mean([c.fit.form == CAPPED for c in found])
+        most = np.mean([one.found for one in bounds([c.truth for c in found], 3)])
+        print(f"power-capped, knee {depth}: {share:.3f} found, {most:.3f} by the best possible test; {forms}")
+        print("  covered", {k: round(v, 3) for k, v in coverage(found).items()})
 
 
 if __name__ == "__main__":

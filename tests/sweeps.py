@@ -14,6 +14,9 @@ from bench.profile.records import CurvePoint
 Array = NDArray[np.float64]
 BYTES = 64e6
 
+ROUNDS, WITHIN, BETWEEN = 5, 0.02, 0.03
+"""Of the evaluation: rounds, log-normal noise of a point in a round, and of pi and beta of a whole round."""
+
 
 @dataclass(frozen=True)
 class Truth:
@@ -53,6 +56,17 @@ class Capped(Truth):
 def intensities(low: float, high: float, n: int = 40, ridge: float = 5.0) -> Array:
     """n intensities from `low` to `high` times the ridge, evenly in the logarithm."""
     return ridge * np.geomspace(low, high, n)
+
+
+def grid(n: int = 40) -> np.ndarray:
+    """n intensities (FLOP/byte) from 1/48 to 512, 60 % of them in the middle from 1/4 to 40."""
+    middle = round(0.6 * n)
+    low = (n - middle) // 2
+    ends = (
+        np.geomspace(1 / 48, 1 / 4, low, endpoint=False),
+        np.geomspace(512, 40, n - middle - low, endpoint=False),
+    )
+    return np.concatenate([ends[0], np.geomspace(1 / 4, 40, middle), ends[1][::-1]])
 
 
 def sweep(

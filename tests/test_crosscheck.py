@@ -195,8 +195,9 @@ def test_the_whole_check_as_record_and_as_table() -> None:
     assert again == found and json.loads(dumps(plain(found)))["names"] == ["side 1", "side 2"]
     lines = crosscheck.table(found).splitlines()
     assert lines[0].split() == [
-        *("kernel", "precision", "variant", "side", "1", "side", "2", "unit", "ratio", "interval", "verdict")
+        *("kernel", "precision", "variant", "side", "1", "side", "2", "ratio", "interval", "verdict")
     ]
+    assert " TFLOP/s  " in lines[1] and " TOP/s  " in lines[2] and " TB/s  " in lines[3], "with their units"
     assert all("harness fault" in line for line in lines[1:4]) and lines[4:] == list(found.faults)
 
 

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from bench.backends import cuda, open_backend
 from bench.backends.cuda import CudaBackend
 from bench.device import Cache, Device
 from bench.errors import DeviceError, VerificationError
-from bench.gpu import described
-from bench.gpu.batches import PATIENCE, QUEUED, Batches, Task
 from bench.gpu.engine import EVERY_BIT, KEEP_AND_SET, Engine
-from bench.gpu.faults import ContextLost
-from bench.planning.planned import Planned
 from bench.profile.records import Point, Precision
-from bench.running.measure import Session
 from kernels import CUDA, KERNELS, encoding, tensor
 from kernels.mix import cuda_points
 from kernels.spec import CudaForm
 from tests.fake_cublas import FakeCublas
-from tests.fake_cupy import FakeGpu, Stream, entries_launched, fake_cupy
+from tests.fake_cupy import FakeGpu, fake_cupy
 from tests.shim.host import Host, build
 
 SMS, BLOCKS_PER_SM, BLOCK = 2, 2, 256
@@ -335,291 +327,8 @@ def test_every_bit_of_an_integer_is_random(gpu: FakeGpu) -> None:
     assert len(np.unique(found)) == 256
 
 
-# failures
-
-
-def test_out_of_memory_says_how_much_was_free(gpu: FakeGpu, backend: CudaBackend) -> None:
-    with pytest.raises(MemoryError, match=r"2147467264 byte wanted, \d+ byte of the GPU's memory are free"):
-        backend.prepare(stream("copy", bytes=(1 << 31) - 4096))
-    assert gpu.calls[-1] == "free"
-    backend.prepare(stream("copy"))
-
-
-def test_an_illegal_address_ends_the_context_once(gpu: FakeGpu, backend: CudaBackend) -> None:
-    prepared = backend.prepare(stream("copy"))
-    gpu.fail["copy_fp32_v16_l4"] = 700
-    with pytest.raises(ContextLost, match="memory that is not there ended the GPU's context"):
-        backend.measure(prepared, 1, 1)
-    touched = len(gpu.calls)
-    for again in (lambda: backend.measure(prepared, 1, 1), lambda: backend.prepare(stream("copy"))):
-        with pytest.raises(ContextLost):
-            again()
-    backend.release(prepared)
-    assert len(gpu.calls) == touched
-
-
-def test_a_failure_of_a_point_is_a_sample_with_its_reason(gpu: FakeGpu, backend: CudaBackend) -> None:
-    session = Session(backend, 1, 1)
-    planned = Planned(stream("copy", bytes=1 << 31), 0, 0.02, 0.5, 0.01, 0.02, 1.0, 5)
-    sample = session.sample(planned, 1)
-    assert sample.status == "failed" and sample.reason.startswith("out of memory: 2147483648 byte wanted")
-
-
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [(46, "exclusive"), (100, "CUDA_VISIBLE_DEVICES"), (802, "fabricmanager"), (1, "cudaError1")],
-)
-def test_a_gpu_that_does_not_open_says_why_in_one_line(gpu: FakeGpu, status: int, words: str) -> None:
-    gpu.fail["getDeviceProperties"] = status
-    with pytest.raises(DeviceError, match=words) as caught:
-        Engine(gpu.now)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("said", "words"),
-    [
-        ('x.cu(1): catastrophic error: could not open source file "cuda_fp16.h"', "headers are missing"),
-        (
-            "x.cu(3): error: this is no C++\n1 error detected",
-            "refuses fill, hold: x.cu.3.: error: this",
-        ),
-    ],
-)
-def test_a_compiler_that_refuses_is_quoted(gpu: FakeGpu, said: str, words: str) -> None:
-    gpu.refuse = said
-    with pytest.raises(DeviceError, match=words):
-        Engine(gpu.now)
-
-
-# the blocker
-
-
 def held(gpu: FakeGpu) -> int:
     return sum(name == "hold" for name, *_ in gpu.launches)
-
-
-@pytest.mark.parametrize("launches", [1, QUEUED - 1, QUEUED, QUEUED + 1, 3000])
-def test_launches_wait_behind_the_blocker_and_none_hangs(
-    gpu: FakeGpu, backend: CudaBackend, launches: int
-) -> None:
-    prepared = backend.prepare(stream("copy"))
-    taken = backend.measure(prepared, launches, 2)
-    assert held(gpu) == 1 and gpu.hangs == []
-    assert taken.seconds == pytest.approx([launches * 1.1e-5] * 2, rel=1e-6)
-    assert prepared.facts["blocker"] == "on" and prepared.facts["launches"] == launches
-    assert not prepared.facts["host_bound"]
-    assert prepared.facts["event_share"] == pytest.approx(1.0, abs=0.7 if launches == 1 else 0.05)
-
-
-def test_without_the_blocker_the_queueing_shows(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ROOFLINE_NO_BLOCKER", "1")
-    gpu.seconds = lambda *_: 1e-6
-    backend = CudaBackend(device(), Board(), Engine(gpu.now))
-    prepared = backend.prepare(stream("copy"))
-    taken = backend.measure(prepared, 1000, 1)
-    assert held(gpu) == 0 and prepared.facts["blocker"] == "off: --no-blocker"
-    assert taken.seconds[0] > 1000 * 4e-6 and prepared.facts["host_bound"]
-
-
-def test_with_serialised_launches_nothing_is_held(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_LAUNCH_BLOCKING", "1")
-    batches = Batches(Engine(gpu.now))
-    batches.run(slow_task(batches.engine, gpu), 1, 1)
-    assert held(gpu) == 0
-
-
-def slow_task(engine: Engine, gpu: FakeGpu, host_seconds: float = 0.0) -> Task:
-    """One launch that takes the host a while to queue."""
-
-    def launch(amount: int) -> None:
-        gpu.call("launch")
-        gpu.clock += host_seconds
-        gpu.look()
-        gpu.queue(1e-3, "slow")
-
-    return Task("slow", launch)
-
-
-def test_a_blocker_that_gives_up_is_tried_again_and_then_left_out(gpu: FakeGpu) -> None:
-    batches = Batches(Engine(gpu.now))
-    task = slow_task(batches.engine, gpu, 1.1 * PATIENCE)
-    batch = batches.run(task, 2, 1)
-    assert held(gpu) == 2 and batch.evidence["blocker"] == "off: the GPU waited 2 s for the host, 2 times"
-    batches.run(slow_task(batches.engine, gpu), 1, 1)
-    assert held(gpu) == 2
-
-
-def test_a_late_blocker_does_not_spoil_the_next_batch(gpu: FakeGpu) -> None:
-    batches = Batches(Engine(gpu.now))
-    slow = iter([0.0, 1.1 * PATIENCE, *[0.0] * 9])
-
-    def launch(amount: int) -> None:
-        gpu.clock += next(slow)
-        gpu.call("launch")
-        gpu.queue(1e-3, "now and then")
-
-    batch = batches.run(Task("now and then", launch), 1, 1)
-    assert held(gpu) == 2 and batch.seconds == pytest.approx([1e-3]) and batch.evidence["blocker"] == "on"
-
-
-def test_a_flush_is_queued_before_each_repetition_and_not_timed(gpu: FakeGpu) -> None:
-    engine = Engine(gpu.now)
-    batches, order = Batches(engine), gpu.calls
-    task = replace(slow_task(engine, gpu), flushed=True)
-    batches.run(task, 1, 1)
-    before = len(order)
-    batch = batches.run(task, 2, 2)
-    kept = [name for name in order[before:] if name in ("memsetAsync", "eventRecord", "launch")]
-    assert kept[1:] == ["memsetAsync", "eventRecord", "launch", "launch", "eventRecord"] * 2, (
-        "first: the hold"
-    )
-    assert batch.seconds == pytest.approx([2e-3] * 2) and engine._flushed._size == 2 * (1 << 16)
-
-
-def test_arrays_that_fit_the_cache_are_flushed_out_of_it(gpu: FakeGpu, backend: CudaBackend) -> None:
-    cache = backend.device.last_level_cache_bytes
-    for bytes, flushes in ((cache // 4, 3), (4 * cache, 0)):
-        prepared = backend.prepare(stream("read", bytes=bytes))
-        gpu.calls.clear()
-        backend.measure(prepared, 2, 3)
-        assert gpu.calls.count("memsetAsync") == flushes
-
-
-def test_memory_is_taken_on_the_stream_that_is_timed(gpu: FakeGpu, backend: CudaBackend) -> None:
-    used: list[Any] = []
-    own = backend.engine.allocate
-
-    def allocate(bytes: int) -> Any:
-        used.append(Stream.current)
-        return own(bytes)
-
-    backend.engine.allocate = allocate  # type: ignore[method-assign]
-    Stream.current = None  # as after a block of somebody else's stream
-    backend.prepare(stream("copy"))
-    assert used and all(stream is backend.engine.stream for stream in used)
-
-
-def test_events_that_run_backwards_are_no_clock(gpu: FakeGpu, backend: CudaBackend) -> None:
-    prepared = backend.prepare(stream("copy"))
-    gpu.wrong = True
-    with pytest.raises(DeviceError, match="cannot be used"):
-        backend.measure(prepared, 1, 1)
-
-
-# the device around it
-
-
-def test_a_session_finds_the_rate_of_the_device(gpu: FakeGpu, backend: CudaBackend) -> None:
-    gpu.seconds = lambda entry, grid, block, count: grid * block * 64 * 2 / 2e12
-    planned = (
-        Planned(replace(stream("copy", operands="zeros"), bytes=1), 0, 0.02, 0.5, 0.01, 0.02, 0.2, 5)
-        if False
-        else (Planned(stream("copy", bytes=1 << 24), 0, 0.02, 0.5, 0.01, 0.02, 0.2, 5))
-    )
-    backend.verify = lambda prepared: None  # type: ignore[method-assign]
-    sample = Session(backend, 1, 1).sample(planned, 1)
-    assert sample.status == "ok", sample.reason
-    assert sample.bytes / sample.repetitions.seconds[0] == pytest.approx(2e12)
-    assert sample.repetitions.seconds[0] == pytest.approx(0.02, rel=0.05)
-    assert all(sample.repetitions.clean) and sample.clock_source == "event"
-
-
-def test_warming_up_ends_when_the_clock_is_flat(gpu: FakeGpu, backend: CudaBackend) -> None:
-    before = gpu.clock
-    backend.warm_up(30.0)
-    assert 0.4 <= gpu.clock - before < 2.0
-    assert set(entries_launched(gpu)) == {"fma_f32_c8"} and gpu.hangs == []
-
-
-def test_without_a_clock_it_takes_all_its_time(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Board, "clocks", (None,))
-    backend = CudaBackend(device(), Board(), Engine(gpu.now))
-    before = gpu.clock
-    backend.warm_up(3.0)
-    assert gpu.clock - before == pytest.approx(3.0, abs=0.1)
-
-
-def test_repetitions_carry_what_the_board_says(gpu: FakeGpu, backend: CudaBackend) -> None:
-    prepared = backend.prepare(chain())
-    taken = backend.measure(prepared, 20_000, 3)
-    assert taken.power_w == (300.0,) * 3 and taken.temperature_c == (50.0,) * 3
-    assert taken.throttle == ("sw_power_cap",) * 3 and len(taken.clock_hz) == 3
-    assert "energy_j" not in prepared.facts, "shorter than a second"
-
-
-def test_energy_is_kept_of_points_that_last(
-    gpu: FakeGpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: list[tuple[float, float]] = []
-
-    def between(start: float, end: float) -> Any:
-        asked.append((start, end))
-        return replace(cuda.Window(power_w=300.0), energy_j=300.0 * (end - start))
-
-    monkeypatch.setattr(backend._telemetry, "between", between)
-    prepared = backend.prepare(chain())
-    for _ in range(2):
-        backend.measure(prepared, 600_000, 2)
-    assert prepared.facts["energy_seconds"] == pytest.approx(2 * 2 * 0.60001)
-    assert prepared.facts["energy_j"] == pytest.approx(300 * prepared.facts["energy_seconds"])
-
-
-def test_a_slice_is_not_charged_with_the_power_of_the_board(
-    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Board, "whole_board", True)
-    backend = CudaBackend(device(), Board(), Engine(gpu.now))
-    prepared = backend.prepare(chain())
-    taken = backend.measure(prepared, 600_000, 2)
-    assert taken.power_w == () and "energy_j" not in prepared.facts
-    assert prepared.facts["board_power_w"] == 300.0 and len(taken.clock_hz) == 2
-
-
-def test_without_a_board_a_point_is_measured_all_the_same(
-    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    silent = described.Board.silent()
-    backend = CudaBackend(device(), silent, Engine(gpu.now))
-    taken = backend.measure(backend.prepare(chain()), 1000, 2)
-    assert (taken.clock_hz, taken.power_w, taken.throttle) == ((), (), ()) and len(taken) == 2
-
-
-def test_conditions_are_the_boards_with_the_free_memory(gpu: FakeGpu, backend: CudaBackend) -> None:
-    found = backend.conditions()
-    assert found["processes"] == 0 and found["free_bytes"] == gpu.total - gpu.used()
-
-
-def test_the_device_is_opened_by_its_id(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr(described, "in_child", lambda id: (asked.append(id), device())[1])
-    monkeypatch.setattr(described, "own_board", Board)
-    made = open_backend("cuda:3")
-    assert isinstance(made, CudaBackend) and asked == ["cuda:3"] and made.device.name == "Fake"
-    assert "setDevice 0" in gpu.calls
-
-
-def test_a_wrong_device_is_refused_before_anything_is_opened(
-    gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def mismatch(id: str) -> Device:
-        raise DeviceError(f"{id}: CUDA opened another GPU")
-
-    monkeypatch.setattr(described, "in_child", mismatch)
-    with pytest.raises(DeviceError, match="another GPU"):
-        open_backend("cuda:0")
-    assert gpu.calls == []
-
-
-def test_the_backend_needs_nothing_that_a_gpu_machine_may_lack() -> None:
-    absent = ("scipy", "psutil", "yaml", "pyarrow", "threadpoolctl", "cpuinfo", "jinja2", "pandas", "numba")
-    code = (
-        f"import sys\nfor name in {absent}: sys.modules[name] = None\n"
-        "import bench.backends.cuda, bench.gpu.blaslt\nprint(sorted(set(sys.modules) & {'cupy', 'llvmlite'}))"
-    )
-    top = Path(__file__).resolve().parent.parent
-    done = subprocess.run([sys.executable, "-c", code], cwd=top, capture_output=True, text=True)
-    assert done.stdout == "[]\n", done.stderr
 
 
 @pytest.fixture(autouse=True)

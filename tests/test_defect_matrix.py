@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,10 @@ from bench.errors import UsageError
 from bench.store import read_log
 from tests import defect_matrix, healthy_devices, severity_ranges
 from tests.defect_matrix import TWELVE, Verdict, passes, printed, summary
+
+ROUNDS, DEADLY = 2, ("hang",)
+"""Rounds in which every defect shows, whatever it waits for, and those that cost a family in two: it is given
+up, and one more goes on without it."""
 
 DESIGNED = tuple(s for s in severities() if s.set == "designed")
 
@@ -124,25 +130,42 @@ def test_the_matrix_fails_where_one_figure_does(spoiled: list[Verdict]) -> None:
 # runs
 
 
-def survived(severity: Severity, seed: int, folder: Path) -> None:
-    """The run came to its end, every planned point has its sample, and the file holds what memory does."""
+def left(severity: Severity, seed: int, folder: Path, rounds: int) -> dict[str, Any]:
+    """What a run with the defect left: its rounds, whether it is whole, as in its file, and long enough."""
     gpu = severity.kind in defect_matrix.ON_GPU or seed % 2 == 1
     truth = healthy_devices.gpu(seed) if gpu else healthy_devices.cpu(seed)
-    done = defect_matrix.run(truth, [defect_of({"kind": severity.kind, **severity.on(gpu)}, gpu)], folder)
-    assert done.finished and done.lost == ()
-    assert tuple(read_log(folder / "run").samples) == done.samples
-    assert done.profile.ceilings
+    defect = defect_of({"kind": severity.kind, **severity.on(gpu)}, gpu)
+    done = defect_matrix.run(truth, [defect], folder, rounds)
+    ends = [s.repetitions.start[-1] for s in done.samples if s.repetitions.start]
+    return {
+        "finished": done.finished,
+        "lost": done.lost,
+        "rounds": {s.round for s in done.samples},
+        "kept": tuple(read_log(folder / "run").samples) == done.samples,
+        "ceilings": bool(done.profile.ceilings),
+        "late enough": max(ends) > severity.on(gpu).get("after", 0.0),
+    }
 
 
-def test_a_run_survives_a_hang_and_loses_nothing(tmp_path: Path) -> None:
-    survived(next(s for s in DESIGNED if s.kind == "hang"), 1, tmp_path)
+def survived(severity: Severity, seed: int, folder: Path, pool: ProcessPoolExecutor) -> None:
+    """The run came to its end, every planned point has its sample, and the file holds what memory does."""
+    rounds = ROUNDS + (severity.kind in DEADLY)
+    yes = dict.fromkeys(("finished", "kept", "ceilings", "late enough"), True)
+    found = pool.submit(left, severity, seed, folder, rounds).result()
+    assert found == yes | {"lost": (), "rounds": set(range(rounds + 1))}
+
+
+def test_a_run_survives_a_hang_and_loses_nothing(tmp_path: Path, untraced: ProcessPoolExecutor) -> None:
+    survived(next(s for s in DESIGNED if s.kind == "hang"), 1, tmp_path, untraced)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("severity", severities(), ids=lambda s: f"{s.kind}:{s.grade}")
 @pytest.mark.parametrize("seed", [0, 1])
-def test_every_severity_is_survived_on_a_cpu_and_a_gpu(severity: Severity, seed: int, tmp_path: Path) -> None:
-    survived(severity, seed, tmp_path)
+def test_every_severity_is_survived_on_a_cpu_and_a_gpu(
+    severity: Severity, seed: int, tmp_path: Path, untraced: ProcessPoolExecutor
+) -> None:
+    survived(severity, seed, tmp_path, untraced)
 
 
 @pytest.mark.parametrize("seed", [0, 1])

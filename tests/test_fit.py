@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from bench.fitting.fit import fit_curve
+from bench.fitting.reach import wanting
 from bench.profile.records import CurvePoint, Fit, Interval
 from bench.profile.roofline import INFINITY, overlap
 from tests.sweeps import Truth, intensities, sweep
@@ -144,6 +145,30 @@ def test_too_few_points_are_not_fitted(n: int, forms: list[str]) -> None:
     fits = fit_curve(sweep(Truth(), intensities(0.01, 100, n)))
     assert [f.form for f in fits] == forms
     assert sum(f.chosen for f in fits) == (1 if forms else 0)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "said"),
+    [
+        (
+            0.01,
+            0.1,
+            ", all on the memory side; measure 3 or more above 0.5 FLOP/byte, where the rate is flat",
+        ),
+        (3.0, 90.0, ", all on the compute side; measure 3 or more below 15 FLOP/byte, where the rate rises"),
+        (0.1, 10.0, "; measure 3 on each side of the ridge, below 0.5 FLOP/byte and above 50 FLOP/byte"),
+        (0.7, 0.7, "; measure 3 on each side of the ridge"),
+    ],
+)
+def test_too_few_points_are_told_on_which_side(low: float, high: float, said: str) -> None:
+    points = sweep(Truth(), intensities(low, high, 3))
+    assert wanting(points) == f"nothing fitted: 3 of the 4 points that a fit needs{said}"
+    left_out = replace(points[0], note="cache-resident: left out")
+    assert wanting((left_out, *points[1:])).startswith("nothing fitted: 2 of the 4 points")
+
+
+def test_enough_points_want_nothing() -> None:
+    assert wanting(sweep(Truth(), intensities(0.01, 0.1, 4))) == ""
 
 
 def test_order_of_points_and_points_without_work_do_not_matter() -> None:

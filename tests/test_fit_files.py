@@ -114,6 +114,39 @@ def test_the_verb_says_whose_the_file_is_and_never_that_it_is_ours(
     assert "device   not named in the file" in call("fit", FILES / "gpu_benches.txt")[1]
 
 
+def _columns(path: Path, call: Callable[..., tuple[int, str, str]], rows: int) -> str:
+    """What the verb prints of a sharp corner of 100 GFLOP/s and 20 GB/s, from 0.1 FLOP/byte on."""
+    lines = [f"{x!r},{min(100.0, 20 * x)!r}" for x in (0.1 * 1.3**i for i in range(rows))]
+    path.write_text("x [FLOP/byte],y [GFLOP/s]\n" + "\n".join(lines) + "\n")
+    code, out, _ = call("fit", path)
+    assert code == 0 and max(map(len, out.splitlines())) <= 100
+    return " ".join(out.split())
+
+
+def test_a_fit_without_residuals_is_exact_and_a_bound_has_its_sign(
+    tmp_path: Path, call: Callable[..., tuple[int, str, str]]
+) -> None:
+    whole = _columns(tmp_path / "a.csv", call, 40)
+    assert "100 GFLOP/s exact 100 20.0 GB/s exact 20.0 5.00 exact 1.0 exact hard-min" in whole
+    assert "e-1" not in whole
+    slant = _columns(tmp_path / "b.csv", call, 7)
+    assert "7 ≥ 9.65 GFLOP/s 20.0 GB/s exact ≥ 0.483" in slant
+
+
+def test_widths_are_printed_as_far_as_their_digits_mean_something() -> None:
+    shown = [refits._share(width) for width in (0.0, 1e-15, 1e-6, 4e-4, 7e-4, 0.0123, 0.26)]
+    assert shown == ["exact", "exact", "< 0.1", "< 0.1", "0.07", "1.2", "26"]
+
+
+def test_too_few_points_are_told_how_many_and_where(
+    tmp_path: Path, call: Callable[..., tuple[int, str, str]]
+) -> None:
+    few = (
+        "nothing fitted: 3 of the 4 points that a fit needs, all on the memory side; measure 3 or more above"
+    )
+    assert f"{few} 0.169 FLOP/byte, where the rate is flat" in _columns(tmp_path / "a.csv", call, 3)
+
+
 def test_json_is_the_documented_document(tmp_path: Path, call: Callable[..., tuple[int, str, str]]) -> None:
     code, out, _ = call("fit", FILES / "units.csv", "--json", "--plot", tmp_path / "p")
     value: dict[str, Any] = encoding.loads(out)

@@ -23,7 +23,7 @@ from bench.profile.roofline import (
     rate,
     seconds,
 )
-from tests.fit_evaluation import caps, coverage, figures, norms
+from tests.fit_evaluation import caps, coverage, figures, norms, sharp
 from tests.sweeps import Capped, Truth, intensities, sweep
 
 FULL = intensities(1e-2, 1e2)
@@ -320,6 +320,17 @@ def test_random_devices_meet_the_contract() -> None:
     assert found["omega miss p90"] <= 0.02
     assert found["p within 15 %"] >= 0.99
     assert all(share >= 0.88 for share in covered.values()), covered
+
+
+@pytest.mark.slow
+def test_norms_are_seldom_taken_for_a_cap() -> None:
+    assert np.mean([c.fit.form == CAPPED for c in norms(80, seed=14)]) <= 0.1
+
+
+def test_noise_free_corners_of_random_devices_are_sharp() -> None:
+    cases = sharp(6, seed=15)
+    assert [c.fit.form for c in cases] == [HARD] * 6
+    assert all((next(f for f in c.fits if f.form == NORM).p or 0.0) >= 20 for c in cases)
 
 
 @pytest.mark.slow

@@ -13,32 +13,22 @@ import pytest
 
 from bench.backends import cuda
 from bench.backends.cuda import CudaBackend
-from bench.backends.simulated import SimulatedBackend
 from bench.errors import DeviceError, VerificationError
-from bench.fitting import offload
-from bench.gpu import boards, capacity, copies, host_memory, visible
-from bench.gpu.boards import Boards
-from bench.gpu.copies import MOST_BOTH, MOST_QUEUED, WAYS
+from bench.gpu import capacity, copies, host_memory
+from bench.gpu.copies import MOST_BOTH, MOST_QUEUED
 from bench.gpu.engine import Engine
 from bench.gpu.host_memory import TILE, Buffer, compare, nearest, patterned
 from bench.gpu.lanes import Lanes
-from bench.gpu.peers import pair_of
 from bench.gpu.telemetry import Window
-from bench.gpucheck import links
-from bench.gpucheck.bed import Bed
-from bench.planning import gpu_link_points
 from bench.planning.gpu_budget import BUDGETS
 from bench.planning.plan import plan
-from bench.planning.planned import TOGETHER
-from bench.profile.records import Point, Precision, Sample
+from bench.profile.records import Point, Precision
 from bench.running.measure import Session
-from kernels import KERNELS
 from tests import link_bodies
 from tests.fake_cupy import CALL, LATENCY, RATES, FakeGpu
-from tests.synthetic import ceiling, synthetic_profile
-from tests.test_cuda_backend import Board, device, no_threads_are_left
 from tests.test_cuda_backend import backend as backend
 from tests.test_cuda_backend import gpu as gpu
+from tests.test_cuda_backend import no_threads_are_left
 
 FP32 = Precision.of("fp32")
 KIB, MIB = 1 << 10, 1 << 20
@@ -65,6 +55,25 @@ MEANS = (
     crossing("copy-device", "copy"),
     crossing("copy-pinned", "h2d", 1000),
 )
+
+
+def at_once(kernel: str, devices: int) -> Point:
+    if kernel == "fma":
+        return Point(
+            "scaling", "fma", "8 chains b256", FP32, scope="device", threads=2, sizes={"devices": devices}
+        )
+    sizes = {"bytes": MIB, "devices": devices}
+    return Point(
+        "scaling", "read", "v16 l4 b256", FP32, "DRAM", "read", scope="device", threads=2, sizes=sizes
+    )
+
+
+def drafted(preset: str, **facts: Any) -> Any:
+    from bench.backends import open_backend
+
+    found = open_backend("sim:gpu-large")
+    known = replace(found.device, facts={**found.device.facts, **facts})
+    return plan(known, found.variants, preset).points
 
 
 # every way from end to end
@@ -217,7 +226,7 @@ def test_a_session_finds_alpha_and_beta(real: FakeGpu, backend: CudaBackend) -> 
     for size in (KIB, MIB):
         planned = next(
             p
-            for p in _planned("standard", gpus=[0])
+            for p in drafted("standard", gpus=[0])
             if p.point.kernel == "copy-pinned" and p.point.access == "h2d"
         )
         sample = Session(backend, 1, 1).sample(
@@ -344,277 +353,6 @@ def test_pages_that_do_not_move_on_demand_are_said(gpu: FakeGpu, backend: CudaBa
 def test_kernels_and_pages_move_whole_tiles(real: FakeGpu, backend: CudaBackend, kernel: str) -> None:
     with pytest.raises(DeviceError, match="1024 byte hold no tile of 16384 byte"):
         backend.prepare(crossing(kernel, "h2d", 1024))
-
-
-# other GPUs
-
-
-TWO = {"ROOFLINE_GPU": "cuda:2", "ROOFLINE_GPUS": "2=GPU-c,0=GPU-a,1=GPU-b"}
-
-
-@pytest.fixture
-def three(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> CudaBackend:
-    """cuda:2 measures, and sees cuda:0 and cuda:1 as its ordinals 1 and 2."""
-    link_bodies.install(gpu)
-    gpu.devices = 3
-    for name, value in {**TWO, **visible.widened(TWO)}.items():
-        monkeypatch.setenv(name, value)
-    return CudaBackend(device(), Board(), Engine(gpu.now))
-
-
-def peer(one: int, other: int, access: str = "write", size: int = MIB) -> Point:
-    return replace(crossing("copy-peer", access, size), level=f"peer {one}>{other}")
-
-
-@pytest.mark.parametrize("access", ["write", "both"])
-@pytest.mark.parametrize("pair", [(2, 0), (0, 1), (1, 2)])
-def test_every_pair_of_gpus_is_measured_where_its_memory_is(
-    gpu: FakeGpu, three: CudaBackend, pair: tuple[int, int], access: str
-) -> None:
-    before = gpu.used()
-    prepared = three.prepare(peer(*pair, access))
-    three.verify(prepared)
-    taken = three.measure(prepared, 4, 2)
-    assert taken.seconds == pytest.approx([4 * (LATENCY + MIB / RATES["peer"])] * 2, rel=1e-6)
-    assert prepared.facts["peer_access"] == [True, True]
-    three.release(prepared)
-    assert gpu.used() == before and gpu.hangs == [] and gpu.current == 0
-    three.prepare(peer(*pair, access))  # peer access is enabled already
-
-
-def test_without_direct_access_the_copy_goes_over_the_host(gpu: FakeGpu, three: CudaBackend) -> None:
-    gpu.peers = False
-    prepared = three.prepare(peer(2, 0))
-    assert prepared.facts["peer_access"] == [False, False]
-    assert min(three.measure(prepared, 1, 1).seconds) > 3 * MIB / RATES["peer"]
-
-
-def test_a_copy_between_gpus_that_loses_its_way_is_found(
-    gpu: FakeGpu, three: CudaBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prepared = three.prepare(peer(2, 0, "both"))
-    runtime, genuine = three.engine.cupy.cuda.runtime, three.engine.cupy.cuda.runtime.memcpyPeerAsync
-    runtime.memcpyPeerAsync = lambda to, on, source, device, size, stream: (
-        genuine(to, on, source, device, size, stream) if on == 1 else None
-    )
-    with pytest.raises(VerificationError, match="what arrived differs"):
-        three.verify(prepared)
-
-
-def test_a_process_sees_one_gpu_unless_it_needs_the_others() -> None:
-    a, b, slice = (visible.Visible(n, f"GPU-{n}", f"GPU-{n}", "x") for n in range(3))
-    slice = replace(slice, profile="1g.10gb")
-    alone, several = visible.child_environment(a, [a]), visible.child_environment(b, [a, b, slice])
-    assert "ROOFLINE_GPUS" not in alone and "ROOFLINE_GPUS" not in visible.child_environment(slice, [a, b])
-    assert several["CUDA_VISIBLE_DEVICES"] == "GPU-1" and several["ROOFLINE_GPUS"] == "1=GPU-1,0=GPU-0"
-    assert visible.numbers(several) == (1,)
-    assert visible.widened(alone) == {}
-    assert visible.numbers({**several, **visible.widened(several)}) == (1, 0)
-
-
-def test_only_the_process_for_all_gpus_is_widened(monkeypatch: pytest.MonkeyPatch) -> None:
-    from bench.running.worker import Worker
-    from tests.fake_device import FakeBackend
-
-    for name, value in {**TWO, "CUDA_VISIBLE_DEVICES": "GPU-c"}.items():
-        monkeypatch.setenv(name, value)
-    seen: list[str] = []
-
-    def opened(name: str) -> FakeBackend:
-        seen.append(cuda_visible())
-        return FakeBackend()
-
-    for more in ({}, {"together": True}):
-        Worker(opened).answer({"open": "cuda:2", "round": 1, "process": 1, **more})
-    assert seen == ["GPU-c", "GPU-c,GPU-a,GPU-b"]
-
-
-def cuda_visible() -> str:
-    import os
-
-    return os.environ["CUDA_VISIBLE_DEVICES"]
-
-
-def test_pairs_are_named_by_number() -> None:
-    assert pair_of("peer 3>11") == (3, 11)
-    for wrong in ("peer 1>1", "peer 1", "3>4", "peer a>b"):
-        with pytest.raises(DeviceError, match="no pair of GPUs"):
-            pair_of(wrong)
-
-
-# the same work on several GPUs
-
-
-def at_once(kernel: str, devices: int) -> Point:
-    if kernel == "fma":
-        return Point(
-            "scaling", "fma", "8 chains b256", FP32, scope="device", threads=2, sizes={"devices": devices}
-        )
-    sizes = {"bytes": MIB, "devices": devices}
-    return Point(
-        "scaling", "read", "v16 l4 b256", FP32, "DRAM", "read", scope="device", threads=2, sizes=sizes
-    )
-
-
-@pytest.mark.parametrize("kernel", ["fma", "read"])
-def test_several_gpus_begin_together_and_the_slowest_counts(
-    gpu: FakeGpu, three: CudaBackend, kernel: str
-) -> None:
-    one, all = three.prepare(at_once(kernel, 1)), three.prepare(at_once(kernel, 3))
-    assert all.work(5).flops == 3 * one.work(5).flops
-    alone, together = three.measure(one, 200, 2), three.measure(all, 200, 2)
-    assert together.seconds == pytest.approx(alone.seconds, rel=0.1), "each has its own SMs"
-    assert all.facts["gpus"] == [2, 0, 1] and all.facts["slowest_over_fastest"] == pytest.approx(1.0, abs=0.1)
-    three.release(all)
-    three.release(one)
-    assert gpu.hangs == [] and gpu.current == 0
-    assert "3 GPUs visible here, 4 wanted" in three.unsupported(at_once(kernel, 4))
-
-
-def test_every_gpu_waits_for_the_host_and_an_early_one_is_noticed(
-    gpu: FakeGpu, three: CudaBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    prepared = three.prepare(at_once("fma", 3))
-    gpu.launches.clear()
-    three.measure(prepared, 10, 2)
-    assert [name for name, *_ in gpu.launches].count("hold") == 2 * 3
-    monkeypatch.setattr(boards, "PATIENCE", 1e-6)
-    with pytest.raises(DeviceError, match=r"GPUs \[.*\] began before the others"):
-        three.measure(prepared, 10, 1)
-
-
-def test_more_gpus_than_are_visible_are_not_measured(backend: CudaBackend) -> None:
-    assert backend.unsupported(at_once("fma", 2)) == "1 GPU visible here, 2 wanted"
-    with pytest.raises(DeviceError, match="cuda:1 is not visible"):
-        Boards(backend.bodies).ordinal(1)
-
-
-# the plan
-
-
-def _planned(preset: str, **facts: Any) -> Any:
-    from bench.backends import open_backend
-
-    found = open_backend("sim:gpu-large")
-    known = replace(found.device, facts={**found.device.facts, **facts})
-    return plan(known, found.variants, preset).points
-
-
-def test_every_planned_link_is_one_that_a_gpu_has() -> None:
-    for preset in BUDGETS:
-        for p in _planned(preset, gpus=[0, 1, 3]):
-            if p.point.family == "link":
-                assert p.point.access in WAYS[p.point.kernel]
-                assert p.point.kernel not in ("zero-copy", "managed") or p.point.sizes["bytes"] >= 64 * KIB
-                assert KERNELS[p.point.kernel].family == "link"
-
-
-def test_ceilings_of_the_host_link_are_measured_in_every_round_and_over_enough_sizes() -> None:
-    for preset, least in (("quick", 3), ("standard", 8), ("full", 8)):
-        pinned = [p for p in _planned(preset) if p.point.kernel == "copy-pinned"]
-        for access in BUDGETS[preset].host_ways:
-            sizes = {p.point.sizes["bytes"] for p in pinned if p.point.access == access}
-            assert len(sizes) >= least and min(sizes) == (64 * KIB if preset == "quick" else KIB)
-        assert not any(p.times for p in pinned)
-
-
-def test_the_matrix_of_peers_is_full_and_has_its_own_process() -> None:
-    points = [p for p in _planned("standard", gpus=[0, 1, 3]) if p.point.kernel == "copy-peer"]
-    assert {p.point.level for p in points} == {
-        f"peer {i}>{j}" for i in (0, 1, 3) for j in (0, 1, 3) if i != j
-    }
-    assert {p.process for p in points} == {TOGETHER}
-    for level in {p.point.level for p in points}:
-        own = [p.point.sizes["bytes"] for p in points if (p.point.level, p.point.access) == (level, "write")]
-        assert len(own) >= 3, "a line needs three sizes"
-    assert {p.point.level for p in points if p.point.access == "both"} == {"peer 0>1", "peer 0>3", "peer 1>3"}
-    several = [p for p in _planned("standard", gpus=[0, 1, 3]) if "devices" in p.point.sizes]
-    assert {p.process for p in several} == {TOGETHER}
-    assert {p.point.sizes["devices"] for p in several if p.point.family == "scaling"} == {1, 2, 3}
-
-
-def test_one_gpu_is_said_to_be_alone() -> None:
-    from bench.backends import open_backend
-
-    found = open_backend("sim:gpu-large")
-    notes = plan(found.device, found.variants, "standard").notes
-    for what in ("link from GPU to GPU", "collective", "several GPUs at once"):
-        assert any(note.startswith(what) and "one whole GPU" in note for note in notes)
-    assert not [p for p in _planned("standard") if p.process == TOGETHER]
-
-
-def test_transfers_leave_room_in_memory() -> None:
-    small = [p.point for p in _planned("full") if p.point.family == "link"]
-    from bench.backends import open_backend
-
-    found = open_backend("sim:gpu-small")
-    tight = plan(found.device, found.variants, "full", memory=1e9).points
-    largest = max(p.point.sizes["bytes"] for p in tight if p.point.family == "link")
-    assert largest <= 1e9 * gpu_link_points.DEVICE_SHARE
-    assert max(p.sizes["bytes"] for p in small) == 1 << 30
-
-
-# checks of gpu-check
-
-
-@pytest.mark.parametrize(
-    ("rate", "generation", "width", "status", "words"),
-    [
-        (0.985, 5, 16, "ok", "at least"),
-        (0.97, 5, 16, "FAIL", "at least"),
-        (0.5, 5, 8, "ok", "no published figure"),
-        (0.5, 9, 16, "ok", "no published figure"),
-        (0.5, None, None, "ok", "told, not judged"),
-    ],
-)
-def test_the_host_link_is_judged_by_what_its_generation_gives_others(
-    rate: float, generation: int | None, width: int | None, status: str, words: str
-) -> None:
-    known = links.published(5, "h2d")
-    assert known and 5e10 < known < 6.3e10, "below what 16 lanes carry"
-    (check,) = links.judged("host link", rate * known, "h2d", generation, width)
-    assert check.status == status and words in check.expected
-    assert not list(links.judged("host link", None, "h2d", 5, 16))
-
-
-def test_a_run_is_judged_by_the_link_that_its_samples_saw() -> None:
-    beta = ceiling(
-        quantity="beta", value=4e10, unit="byte/s", kernel="copy-pinned", access="h2d", level="host link"
-    )
-    point = crossing("copy-pinned", "h2d")
-    idle, busy = (
-        Sample(point, 1, 1, 0, facts={"pcie_generation": generation, "pcie_width": 16})
-        for generation in (1, 5)
-    )
-    profile = replace(synthetic_profile(), ceilings=(beta,))
-    (check,) = links.measured([idle, busy], profile)
-    assert check.status == "FAIL" and "PCIe 5 x16 under load" in check.value
-    (check,) = links.measured([], profile)
-    assert check.status == "ok" and "link not told" in check.value
-
-
-def test_a_working_set_beyond_the_memory_costs_the_links_slope() -> None:
-    common = {"quantity": "beta", "unit": "byte/s", "regime": "typical"}
-    dram = ceiling(**common, value=4e12, kernel="read", access="read", level="DRAM")
-    zero = ceiling(**common, value=5e10, kernel="zero-copy", access="h2d", level="host link")
-    fault = ceiling(**common, value=2e10, kernel="managed", access="h2d", level="host link")
-    pinned = ceiling(**common, value=6e10, kernel="copy-pinned", access="h2d", level="host link")
-    found = offload.beyond([dram, zero, fault, pinned])
-    assert (found["kernel"], found["beta"], found["slowdown"]) == ("zero-copy", 5e10, 80.0)
-    assert offload.beyond([zero, pinned]) == {} and offload.beyond([dram, pinned]) == {}
-
-
-def test_a_copy_engine_that_is_slower_than_pages_is_noticed() -> None:
-    class Slow(SimulatedBackend):
-        def measure(self, prepared: Any, amount: int, n: int) -> Any:
-            found = super().measure(prepared, amount, n)
-            factor = 3.0 if prepared.point.kernel == "copy-pinned" else 1.0
-            return replace(found, seconds=tuple(factor * s for s in found.seconds))
-
-    sound = {c.name: c.status for c in links.links(Bed(SimulatedBackend.named("gpu-large")))}
-    broken = {c.name: c.status for c in links.links(Bed(Slow.named("gpu-large")))}
-    assert set(sound.values()) <= {"ok", "skip"} and sound["both ways at once / one way"] == "ok"
-    assert broken["zero-copy / copy of locked memory"] == "FAIL"
 
 
 # the installed CuPy

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import cast
 
@@ -19,7 +20,20 @@ from bench.fitting.ceilings import derive
 from bench.planning import sizes
 from bench.profile import encoding, schema
 from bench.profile.records import Ceiling, Curve, CurvePoint, Interval, Point, Precision, Profile, Sample
-from bench.report import hierarchy, hierarchy_plot, page, plot, remake, roofs, scene
+from bench.report import (
+    hierarchy,
+    hierarchy_curves,
+    hierarchy_plot,
+    hierarchy_roof,
+    level_remarks,
+    level_strip,
+    page,
+    pipelines,
+    plot,
+    remake,
+    roofs,
+    scene,
+)
 from bench.report.table import render
 
 FP64 = Precision.of("fp64")
@@ -304,6 +318,95 @@ def test_a_link_of_one_size_is_a_row_with_bounds() -> None:
 
 def test_a_wide_overlap_is_its_interval() -> None:
     """0.34 with ends at -1 and 1 would read as 0.34 ± 1.00, which no overlap can be."""
-    assert hierarchy._omega({"omega": 0.34, "omega_low": -1.0, "omega_high": 1.0}) == "-1.00 to 1.00"
-    assert hierarchy._omega({"omega": 0.5, "omega_low": 0.48, "omega_high": 0.52}) == "0.50 ± 0.02"
-    assert hierarchy._omega({"omega": 1.6, "omega_low": 1.5, "omega_high": 1.7}) == "cannot tell"
+    assert pipelines.omega({"omega": 0.34, "omega_low": -1.0, "omega_high": 1.0}) == "-1.00 to 1.00"
+    assert pipelines.omega({"omega": 0.5, "omega_low": 0.48, "omega_high": 0.52}) == "0.50 ± 0.02"
+    assert pipelines.omega({"omega": 1.6, "omega_low": 1.5, "omega_high": 1.7}) == "cannot tell"
+
+
+def staircase(mode: str, threads: int, levels: Sequence[dict[str, object]], *hidden: str) -> Curve:
+    """A sweep over working sets of which only the levels matter."""
+    base = {"value": 1e9, "from_bytes": 4096.0, "to_bytes": 16384.0, "capacity_bytes": None}
+    records = [{**base, "reported_bytes": None, "why": "as reported", **level} for level in levels]
+    found = {"levels": records, "not_visible": list(hidden)}
+    point = CurvePoint(4096.0, Interval(1e9), 0.0, 4096.0, 1e-6, (), "")
+    return Curve("cache", mode, FP64, "all", threads, "byte/s", (point,), (), found)
+
+
+def test_what_the_sweeps_say_of_levels_takes_four_lines_at_most() -> None:
+    why = "7 MiB of the 16 MiB L3 that the system reports: a virtual machine or a share of a cache"
+    share = {"name": "L3", "why": f"{why}; nothing sets L2 apart from it", "reported_bytes": 16.0 * 2**20}
+    small, large = ({**share, "capacity_bytes": c * 2**20} for c in (7.0, 8.0))
+    bare = {"name": "", "why": "no reported level ends at 831 KiB", "to_bytes": 768.0 * 2**10}
+    slow = {"name": "L1", "why": "as reported, though flat only to 16 KiB: a slow fall"}
+    curves = (
+        staircase("read", 2, [small, bare, slow], "L2"),
+        staircase("copy", 2, [large, bare], "L1", "L2"),
+        staircase("read", 1, [{"name": "L1"}], "L2"),
+    )
+    lines = list(level_remarks.remarks(replace(profile(CPU), curves=curves)))
+    assert lines == [
+        "seen over reported capacity: L3 0.44 to 0.50 (a virtual machine or a share of a cache)",
+        "not visible with this access pattern: L2 (read, copy, read on 1), L1 (copy)",
+        "flat, but no reported level: 4 to 768 KiB (read, copy)",
+        "the rate falls too slowly to tell what it holds: L1 (read)",
+    ]
+    assert list(level_remarks.remarks(replace(profile(CPU), curves=curves[2:]))) == [
+        "not visible with this access pattern: L2 (read)"
+    ]
+
+
+def test_labels_of_levels_keep_clear_of_each_other_and_of_the_edges() -> None:
+    narrow = [{"from_bytes": 2.0**k, "to_bytes": 2.0 ** (k + 0.5)} for k in (12, 12.5, 13, 27.5)]
+    low, high = 12 * 0.693, 28 * 0.693
+    found = level_strip.places(narrow, low, high)
+    least = level_strip.APART * (high - low)
+    assert all(b - a >= least * 0.999 for a, b in pairwise(found))
+    assert found[0] >= low + least / 2 - 1e-9 and found[-1] <= high - least / 2 + 1e-9
+
+
+def test_one_chart_carries_the_slopes_of_all_levels_and_links() -> None:
+    for name in (CPU, GPU):
+        lines = hierarchy_roof.slopes(profile(name))
+        levels = {c.level for c in roofs.diagonals(profile(name))}
+        links = {c.level for c in roofs.links(profile(name))}
+        assert links and {c.level for c in lines} == levels | links
+        picture = hierarchy_plot.figure(profile(name))
+        (chart,) = [axes for axes in picture.axes if axes.get_label() == "roofs"]
+        words = [t.get_text() for t in chart.texts]
+        for line in lines:
+            assert any(w.startswith(f"{line.level} {line.access} ") and "B/s" in w for w in words), line.level
+        assert any("π" in w for w in words)
+
+
+def test_a_wide_interval_is_a_hollow_point_and_no_bar() -> None:
+    sure = CurvePoint(1.0, Interval(1.0, 0.9, 1.2), 0.0, 0.0, 1.0, (), "")
+    unsure = replace(sure, estimate=Interval(1.0, 0.05, 20.0))
+    assert [hierarchy_plot._is_sure(p) for p in (sure, unsure, replace(sure, estimate=Interval(1.0)))] == [
+        True,
+        False,
+        True,
+    ]
+    assert hierarchy_plot._bar(sure) == pytest.approx((0.1, 0.2))
+
+
+def test_gpus_are_counted_on_an_axis_of_their_own() -> None:
+    names = list(hierarchy_plot.shown(profile(GPU)))
+    assert all(name.endswith(hierarchy_curves.BY_GPUS) or "GPUs" not in name for name in names)
+    axes = hierarchy_plot.figure(profile(GPU)).axes
+    assert "SMs" in {a.get_xlabel() for a in axes} and "threads or SMs" not in {a.get_xlabel() for a in axes}
+
+
+def test_one_direction_stands_for_two_that_are_as_fast() -> None:
+    links = [c for c in profile(GPU).curves if c.kind == "link" and c.plateaus["level"] == "host link"]
+    there = next(c for c in links if c.plateaus["access"] == "h2d" and c.plateaus["kernel"] == "copy-pinned")
+    back, slow = (
+        replace(there, plateaus={**there.plateaus, "access": "d2h", "beta": there.plateaus["beta"] * by})
+        for by in (0.97, 0.5)
+    )
+    assert hierarchy_curves.chosen("link", [back, there]) == [there]
+    assert hierarchy_curves.chosen("link", [slow, there]) == [there, slow]
+
+
+def test_ties_of_the_best_number_of_chunks_are_told() -> None:
+    assert pipelines.chunks({"best_chunks": 8, "best_from": 4, "best_to": 16}) == "8 (4 to 16)"
+    assert pipelines.chunks({"best_chunks": 8, "best_from": 8, "best_to": 8}) == "8"

@@ -8,8 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from bench.fitting import alpha_beta, level_names, levels, parallelism, pipelining
-from bench.profile.records import Interval
+from bench.fitting import alpha_beta, level_names, levels, parallelism, pipelining, swept
+from bench.fitting.pooled import Pooled
+from bench.planning.plan import plan
+from bench.profile.records import Interval, Point, Precision, Repetitions, Sample
+from tests.fake_device import FAKE, FakeBackend
 from tests.level_evaluation import judge, truth
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -164,18 +167,66 @@ def test_a_sweep_that_stays_small_says_what_it_reached() -> None:
     assert found is not None and found.reached < 0.3
 
 
+CHUNKS = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]
+
+
+def piped(
+    drift: Sequence[float], alpha: float = 20e-6, slowed: float = 1.0, noise: float = 0.0
+) -> tuple[list[list[float]], list[float], list[float]]:
+    """T(k), T_c and T_m of visits in which the link is slower by `drift`: computing 4 ms, moving 2 ms."""
+    rng = np.random.default_rng(7)
+    movement, compute = [2e-3 * d for d in drift], [4e-3] * len(drift)
+
+    def taken(k: float, moving: float) -> float:
+        total, longest = moving + 4e-3, max(moving, 4e-3)
+        clean = pipelining.law(k, total, longest, alpha if k > 1 else 0.0, slowed if k > 1 else 1.0)
+        return clean * math.exp(rng.normal(0, noise))
+
+    return [[taken(k, m) for m in movement] for k in CHUNKS], compute, movement
+
+
 def test_a_pipeline_shows_what_it_hid_and_the_best_number_of_chunks() -> None:
-    compute, movement, alpha = [4e-3] * 5, [2e-3] * 5, 20e-6
-    chunks = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]
-    times = [[pipelining.law(k, 6e-3, 4e-3, alpha if k > 1 else 0.0)] * 5 for k in chunks]
-    found = pipelining.describe(chunks, times, compute, movement)
+    times, compute, movement = piped([1.0] * 5)
+    found = pipelining.describe(CHUNKS, times, compute, movement)
     assert found["predicted_chunks"] == found["best_chunks"] == 8  # sqrt(2 ms / 20 us) = 10
-    assert found["chunk_s"] == pytest.approx(alpha)
-    best = pipelining.law(8, 6e-3, 4e-3, alpha)
-    assert found["omega"] == pytest.approx((6e-3 - best) / 2e-3)
+    assert found["chunk_s"] == pytest.approx(20e-6) and found["slowed"] == pytest.approx(1.0)
+    best = pipelining.law(8, 6e-3, 4e-3, 20e-6)
+    assert found["omega"] == pytest.approx((6e-3 - best) / 2e-3) and found["best_seconds"] == pytest.approx(
+        best
+    )
     assert (found["serial_seconds"], found["max_seconds"], found["between_laws"]) == (6e-3, 4e-3, True)
-    serial = pipelining.describe(chunks, [[6e-3] * 5] * 7, compute, movement)
+    serial = pipelining.describe(CHUNKS, [[6e-3] * 5] * 7, compute, movement)
     assert serial["omega"] == 0.0
+
+
+def test_a_link_that_drifts_between_visits_does_not_widen_the_overlap() -> None:
+    """A link that is up to twice as slow at other moments: omega is of one moment, so it is narrow."""
+    times, compute, movement = piped([0.7, 1.0, 1.4, 0.8, 1.9, 1.1], noise=0.01)
+    found = pipelining.describe(CHUNKS, times, compute, movement)
+    assert found["omega_high"] - found["omega_low"] < 0.16
+    assert 0.75 < found["omega"] < 0.97 and found["between_laws"] and found["visits"] == 6
+    apart = pipelining.describe(CHUNKS, times, compute, movement[3:] + movement[:3])
+    assert apart["omega_high"] - apart["omega_low"] > 2 * (found["omega_high"] - found["omega_low"])
+    beside = pipelining.describe(CHUNKS, times, [compute] * 7, [movement] * 7)  # parts beside every k
+    assert beside == found
+
+
+def test_the_neighbours_of_the_best_k_that_cannot_be_told_from_it_are_named() -> None:
+    times, compute, movement = piped([1.0, 1.2, 0.9, 1.1, 1.0, 0.95], noise=0.02)
+    found = pipelining.describe(CHUNKS, times, compute, movement)
+    assert found["best_from"] <= 8 <= found["best_to"] and found["best_from"] > 1 and found["best_to"] < 64
+    sharp = pipelining.describe(CHUNKS, *piped([1.0, 1.2, 0.9, 1.1, 1.0, 0.95], noise=1e-6))
+    assert sharp["best_from"] == sharp["best_to"] == sharp["best_chunks"]
+
+
+def test_parts_that_slow_each_other_down_do_not_pass_for_the_cost_of_chunks() -> None:
+    """A fifth slower while they overlap: with that counted, alpha and the best k are what they are."""
+    times, compute, movement = piped([1.0] * 4, alpha=20e-6, slowed=1.2)
+    found = pipelining.describe(CHUNKS, times, compute, movement)
+    assert found["slowed"] == pytest.approx(1.2, rel=0.01) and found["chunk_s"] == pytest.approx(
+        20e-6, rel=0.02
+    )
+    assert found["predicted_chunks"] == found["best_chunks"] == 8  # sqrt(1.2 ms / 20 us) = 7.7
 
 
 def test_littles_law_beside_a_measured_curve() -> None:
@@ -211,3 +262,37 @@ def test_a_slow_fall_is_named_and_told() -> None:
     last = levels.Plateau(11, 15, 8388608.0, 134217728.0, Interval(5e6), None, 4, 4)
     said = level_names.named([first, last], {"L1": 32768.0, "L2": 524288.0, "L3": 33554432.0})[0]
     assert (said.name, said.why.split(",")[0]) == ("L1", "as reported") and said.why.endswith("a slow fall")
+
+
+def visited(size: int, visits: Sequence[tuple[int, int, float]]) -> Pooled:
+    """A working set with (round, visit, byte/s), one repetition each."""
+    point = Point("cache", "cache-read", "", Precision.of("fp64"), "L1", "read", sizes={"bytes": size})
+    samples = [
+        Sample(point, r, r, 0, v, bytes_read=1e6, repetitions=Repetitions((0.0,), (1e6 / rate,)))
+        for r, v, rate in visits
+    ]
+    return Pooled(point, "typical", tuple(samples))
+
+
+def test_a_disturbed_pass_does_not_hide_a_level() -> None:
+    """One round, four passes, one of which another tenant halves in part: every pass is a column."""
+    flat = [next((v for c, v in STEPS if x <= c), 10e9) for x in GRID]
+    points = [
+        visited(int(x), [(1, p, v * (0.5 if p == 2 and i % 3 == 0 else 1.0)) for p in range(4)])
+        for i, (x, v) in enumerate(zip(GRID, flat, strict=True))
+    ]
+    rates = swept.passes(points)
+    assert {len(row) for row in rates} == {4} and rates[0][2] == pytest.approx(flat[0] / 2)
+    assert names(level_names.named(levels.detect(GRID, rates), CPU)) == ["L1", "L2", "L3", "DRAM"]
+    lacking = [*points[:-1], visited(int(GRID[-1]), [(1, 0, 3e9)])]
+    assert swept.passes(lacking)[-1] == [3e9] * 4  # its own rate stands for the passes that it lacks
+
+
+def test_sweeps_over_working_sets_are_planned_in_passes() -> None:
+    drafted = plan(FAKE, FakeBackend().variants, "standard", families=["cache", "latency"])
+    chained = [p for p in drafted.points if p.point.family == "cache" or p.point.variant == "1 chain"]
+    sweeps = [p for p in chained if "plateau" not in p.point.sizes]
+    assert sweeps and {(p.visits, p.times) for p in sweeps} == {(4, 1)}
+    assert all(p.visits * p.minimum >= 5 for p in sweeps)
+    full = plan(FAKE, FakeBackend().variants, "full", families=["cache"])
+    assert {p.visits for p in full.points if "plateau" not in p.point.sizes} == {1}  # rounds enough

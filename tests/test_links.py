@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -544,3 +545,27 @@ def test_a_scratch_folder_that_is_named_must_be_there(tmp_path: Path) -> None:
     for name, why in (("none", "does not exist"), ("file", "is a file")):
         with pytest.raises(ResourceError, match=why):
             opening.with_scratch(device, runner, tmp_path / name, asked=True)
+
+
+def test_a_scratch_folder_that_is_named_must_be_usable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Read-only or too small: nothing asked for could be measured, so the run ends before it begins."""
+    device, runner = opening.open_device("cpu")
+
+    def refused(**_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    assert opening.with_scratch(device, runner, tmp_path, asked=True).facts["scratch"]["filesystem"]
+    with monkeypatch.context() as patched:
+        patched.setattr(scratch.tempfile, "mkstemp", refused)
+        with pytest.raises(ResourceError, match=r"cannot be written \(Read-only file system\): name another"):
+            opening.with_scratch(device, runner, tmp_path, asked=True)
+        found = opening.with_scratch(
+            device, runner, tmp_path
+        )  # nobody asked for it: told where it is missing
+        assert "cannot be written" in found.facts["scratch"]["direct"]
+    usage = shutil.disk_usage(tmp_path)._replace(free=64 * MIB)
+    monkeypatch.setattr(scratch.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(ResourceError, match="would take more than 25% of the 67 MB free"):
+        opening.with_scratch(device, runner, tmp_path, asked=True)

@@ -18,6 +18,7 @@ from bench.links import chunk_source, crew, pipeline, scratch, storage
 from bench.native import chunk
 from bench.planning import link_points
 from bench.planning.plan import plan
+from bench.planning.planned import Planned
 from bench.profile.records import Point, Precision
 from bench.running.measure import Session
 from kernels import KERNELS, overlap
@@ -116,6 +117,53 @@ def test_each_part_is_timed_alone_with_the_same_work(backend: CpuBackend) -> Non
         fma.add(prepared.facts["fma"])
         backend.release(prepared)
     assert len(fma) == 1
+
+
+def test_a_sweep_times_parts_and_all_chunks_in_every_repetition(backend: CpuBackend) -> None:
+    """Nothing that is compared comes from another moment: as many times of each as there were repetitions."""
+    planned = Planned(point(8, "swept"), 1, 0.1, 0.5, 0.03, 1e-3, 5.0, 2)
+    found = Session(backend, 1, 1).sample(planned, 0)
+    assert found.status == "ok", found.reason
+    passes = found.facts["passes"]
+    assert passes["chunks"] == [1, 2, 4, 8]
+    count = len(passes["move"])
+    assert count >= len(found.repetitions) >= 2 and len(passes["compute"]) == count
+    assert [len(row) for row in passes["seconds"]] == [count] * 4
+    last = sum(row[-1] for row in (passes["move"], passes["compute"], *passes["seconds"]))
+    assert found.repetitions.seconds[-1] == pytest.approx(last)
+    assert found.bytes_read == 5 * MIB  # four times in chunks, and the parts, which are one more
+    assert found.facts["t_serial"] == pytest.approx(np.median(passes["seconds"][0]))
+
+
+def test_the_order_of_a_sweeps_passes_is_random_and_each_is_cut_as_told(backend: CpuBackend) -> None:
+    handle = backend.prepare(point(8, "swept")).handle
+    order: list[Any] = []
+    handle._one = lambda name: order.append(name) or 1.0
+    handle._tell = lambda: None
+    handle.measure(1, 3)
+    turns = [tuple(order[i : i + 6]) for i in (0, 6, 12)]
+    assert len(set(turns)) > 1 and all(set(t) == {"move", "compute", 1, 2, 4, 8} for t in turns)
+    del handle._one
+    cut: list[int] = []
+    handle._pipelined = lambda buffers: cut.append(handle.crew.size * handle.chunks) or (3.0, 2.0, 1.0)
+    assert handle._one(4) == 3.0 and cut == [MIB] and handle.chunks == 4
+    assert handle.inside[4] == [(2.0, 1.0)] and handle.chunked[4] == [3.0]
+    handle.close()
+
+
+def test_a_sweep_that_loses_a_chunk_is_caught(backend: CpuBackend) -> None:
+    handle = backend.prepare(point(8, "swept")).handle
+    handle.check()
+    read = handle.source.read
+
+    def forgetful(memory: memoryview, offset: int) -> None:
+        if offset % MIB != MIB // 2:
+            read(memory, offset)
+
+    handle.source.read = forgetful
+    with pytest.raises(VerificationError, match="a chunk was lost"):
+        handle.check()
+    handle.close()
 
 
 def test_all_four_passes_run_in_turning_order(backend: CpuBackend) -> None:
@@ -263,7 +311,7 @@ def test_a_file_gives_its_next_part_every_pass_with_its_sum() -> None:
     [point(3), point(0), point(variant="both"), point(level="tape"), point(bytes=MIB + 8), point(512)],
 )
 def test_pipelines_that_cannot_be(backend: CpuBackend, wrong: Point) -> None:
-    with pytest.raises(DeviceError, match=r"cannot be cut|valid: (pipelined|storage)"):
+    with pytest.raises(DeviceError, match=r"cannot be cut|valid: (swept|storage)"):
         backend.prepare(wrong)
 
 
@@ -280,12 +328,19 @@ def test_pipelines_that_cannot_be(backend: CpuBackend, wrong: Point) -> None:
     ],
 )
 def test_chunks_come_from_the_slowest_link_at_hand(facts: dict[str, Any], level: str) -> None:
-    device = replace(FAKE, facts=facts)
-    drafted = plan(device, FakeBackend().variants, "standard", families=["overlap"])
-    assert {p.point.level for p in drafted.points} == {level}
-    swept = [p.point.sizes for p in drafted.points if p.point.variant == "pipelined"]
-    assert {s["percent"] for s in swept} == {25, 100, 400}
-    assert [s["chunks"] for s in swept if s["percent"] == 100] == [1, 2, 4, 8, 16, 32, 64]
-    for percent in (25, 100, 400):
-        alone = {p.point.variant for p in drafted.points if p.point.sizes["percent"] == percent}
-        assert alone == {"pipelined", "copy alone", "compute alone"}
+    drafted = plan(replace(FAKE, facts=facts), FakeBackend().variants, "standard", families=["overlap"])
+    points = [p.point for p in drafted.points]
+    assert {p.variant for p in points} == {"swept"} and {p.sizes["chunks"] for p in points} == {64}
+    assert [p.sizes["percent"] for p in points if p.level == level] == [100, 25, 400]
+    beside = [(p.level, p.sizes["percent"]) for p in points if p.level != level]
+    assert beside == ([] if level == "network" else [("network", 100)])  # no other tenant shares that link
+
+
+def test_a_simulated_pipeline_is_priced_by_its_parts() -> None:
+    device = replace(FAKE, kind="simulated", facts={"links": ["storage"], "pipelined": "storage"})
+    drafted = plan(device, FakeBackend().variants, "quick", families=["overlap"])
+    assert [(p.point.variant, p.point.sizes.get("chunks", 0)) for p in drafted.points] == [
+        ("copy alone", 0),
+        ("compute alone", 0),
+        *(("pipelined", 1 << i) for i in range(5)),
+    ]

@@ -16,8 +16,9 @@ import pytest
 from bench import cli, store
 from bench.backends import open_backend
 from bench.errors import FileError, UsageError
+from bench.planning import sizes
 from bench.prediction import answer, asked, products, whose, works
-from bench.prediction.estimate import largest, spread
+from bench.prediction.estimate import largest, log_width, spread
 from bench.prediction.nominal import nominal
 from bench.prediction.products import EDGES, RATE, SIDES, TEAMS, Shape, fitted
 from bench.prediction.works import Load
@@ -82,17 +83,52 @@ def test_unseen_shapes_lie_inside_the_interval_nineteen_times_in_twenty() -> Non
         order = random.Random(seed)
         shapes = SQUARES + RAGGED + LONG
         curve = fitted([Shape(*s, sides(*s) * math.exp(order.gauss(0, 0.05))) for s in shapes])
-        assert curve.width is not None and 0.05 < curve.width < 0.4
         for i in range(100):
             shape = unseen.shape(unseen.KINDS[i % 4], order)
+            width = curve.width(*shape)
+            assert width is not None and 0.05 < width < 0.4
             error = math.log(curve.seconds(*shape) / sides(*shape)) + order.gauss(0, 0.05)
-            hits.append(abs(error) <= curve.width)
+            hits.append(abs(error) <= width)
     assert 0.92 < sum(hits) / len(hits) < 0.99
+
+
+def test_precisions_of_one_library_are_fitted_together() -> None:
+    """fp32 at twice the rate; its smallest sizes 1.6 times too slow each cannot move the call's cost."""
+
+    def seconds(item: int, m: int, n: int, k: int) -> float:
+        body = PER_FLOP * 2.0 * m * n * k * item / 8 + (PER_MN * m * n + PER_MK * m * k) * item / 8
+        return T0 + (1.8 * body if 2.0 * m * n * k < 1e6 else body + 1e-5)
+
+    shapes = SQUARES + list(sizes.RAGGED)
+    fp64 = [Shape(*s, seconds(8, *s)) for s in shapes]
+    fp32 = [Shape(*s, seconds(4, *s) * (1.6 if s[0] in (13, 23) else 1.0), item=4) for s in shapes]
+    curve = fitted([*fp32, *fp64], threads=2, item=4)
+    assert curve.form == TEAMS and len(curve.missed) == len(curve.shapes) == 2 * len(shapes)
+    assert curve.costs[1:4] == pytest.approx((PER_FLOP / 2, PER_MN / 2, PER_MK / 2), rel=0.1)
+    assert curve.costs[0] == pytest.approx(T0, rel=0.1)
+    for shape in ((60, 50, 40), (15, 20, 18), (700, 800, 900)):
+        assert curve.seconds(*shape) == pytest.approx(seconds(4, *shape), rel=0.05)
+        assert fitted([*fp32, *fp64], 2, 8).seconds(*shape) == pytest.approx(seconds(8, *shape), rel=0.05)
+    assert fitted(fp32, threads=2).seconds(15, 20, 18) > 1.1 * seconds(4, 15, 20, 18), "alone it follows them"
+
+
+def test_an_interval_is_as_wide_as_sizes_like_it_scatter() -> None:
+    order = random.Random(5)
+    small = [s for s in sizes.RAGGED if math.prod(s) < 3e6]
+    shapes = [
+        Shape(*s, sides(*s) * math.exp(order.gauss(0, 0.2 if s in small else 0.02)))
+        for s in (*SQUARES, *sizes.RAGGED, *((n, n, n) for n in range(600, 1500, 90)))
+    ]
+    curve = fitted(shapes)
+    near, far = curve.width(30, 40, 50), curve.width(900, 900, 900)
+    assert near is not None and far is not None and near > 0.3 > 0.15 > far
+    moved = dataclasses.replace(curve, shapes=tuple(dataclasses.replace(s, width=0.5) for s in shapes))
+    assert moved.width(900, 900, 900) == pytest.approx(math.hypot(far, 0.5))
 
 
 def test_few_sizes_allow_little() -> None:
     assert fitted(timed(SQUARES[:1], sides)).form == RATE
-    assert fitted(timed(SQUARES[:1], sides)).width is None
+    assert fitted(timed(SQUARES[:1], sides)).width(64, 64, 64) is None
     squares = [(n, n, n) for n in (64, 128, 256, 512, 1024, 1536)]
     curve = fitted(timed(squares, lambda m, n, k: T0 + PER_FLOP * 2.0 * m * n * k + 5e-10 * 3 * n * n))
     assert curve.form == EDGES
@@ -148,7 +184,7 @@ def truth(point: Any) -> float:
 def test_the_standard_run_measures_oblong_products(profile: Profile) -> None:
     oblong = [c for c in profile.curves if (c.kind, c.mode) == ("gemm", "oblong")]
     assert {c.precision.inputs for c in oblong} == {"fp64", "fp32"}
-    assert all(set(products.shapes_of(c)) == set(RAGGED + LONG) for c in oblong)
+    assert all(set(products.shapes_of(c)) == set(sizes.RAGGED) for c in oblong)
     flops = [p.flops for p in oblong[0].points]
     assert all(
         f % (2 * m * n * k) == 0 for f, (m, n, k) in zip(flops, products.shapes_of(oblong[0]), strict=True)
@@ -301,6 +337,47 @@ def test_a_workload_carries_its_own_rate_and_its_own_kappa() -> None:
     assert 1.2 < ratio < 1.8, "between the two kappas"
     assert "placed at 2 sizes" in softmax(both, 1024).basis
     assert any("extrapolated" in note for note in softmax(both, 10**6).notes)
+
+
+def placed_in(level: str, seconds: float, name: str = "softmax") -> Placement:
+    sizes = {
+        "stencil 7-point": {"n": 32 if level == "L2" else 203},
+        "softmax": {"rows": 64 if level == "L2" else 16384, "columns": 1024},
+    }
+    return placement(name, level, seconds, sizes.get(name, sizes["softmax"]))
+
+
+def log_width_of(profile: Profile, rows: int) -> float:
+    """Half-width (log) of a softmax."""
+    return log_width(softmax(profile, rows).seconds)
+
+
+def test_how_kappa_wanders_over_sizes_widens_every_workload() -> None:
+    """Three workloads in L2 and from DRAM; what the other two do from DRAM says how sure a third is."""
+    names = ("softmax", "layernorm", "stencil 7-point")
+    near = [placed_in("L2", 3e-5, name) for name in names]
+
+    def at(others: float) -> Profile:
+        far = [placed_in("DRAM", 0.02 * (1 if name == "softmax" else others), name) for name in names]
+        return with_caches(placements=(*near, *far))
+
+    there, four, sixteen = (log_width_of(at(1.0), 16384 * f) for f in (1, 4, 16))
+    assert 0 < there < four < sixteen
+    grown = (sixteen**2 - there**2) / (four**2 - there**2)
+    assert grown == pytest.approx((4**2 - 1) / (2**2 - 1), rel=1e-6), "by the octave, one at least"
+    assert log_width_of(at(4.0), 16384) > 1.2 * there
+    assert softmax(at(4.0), 16384).seconds.value == softmax(at(1.0), 16384).seconds.value
+
+
+def test_without_a_second_placement_other_workloads_say_how_far_kappa_may_lie() -> None:
+    one = placed_in("DRAM", 0.02)
+    others = (placed_in("DRAM", 0.02, "layernorm"), placed_in("DRAM", 0.05, "stencil 7-point"))
+    alone, beside = with_caches(placements=(one,)), with_caches(placements=(one, *others))
+    there, far = softmax(alone, 16384), softmax(alone, 16384 * 16)
+    assert there.seconds.high is not None and far.seconds.low is not None and far.seconds.high is None
+    assert any("how it changes with its size was not measured" in note for note in far.notes)
+    assert softmax(beside, 16384 * 16).seconds.high is not None
+    assert log_width_of(beside, 16384 * 16) > log_width_of(beside, 16384) > log_width_of(alone, 16384)
 
 
 def with_start(profile: Profile, seconds: float) -> Profile:
@@ -462,7 +539,7 @@ def test_the_verb_prints_a_table_json_and_csv(call: Any, measured: Path) -> None
     code, out, _ = call(*words)
     assert code == 0 and out.startswith("SIMULATED") and "gemm 4096x512x1024" in out
     assert max(map(len, out.splitlines())) <= 100
-    assert "13 measured products" in out and "extrapolated" not in out.split("basis")[0]
+    assert "44 measured products" in out and "extrapolated" not in out.split("basis")[0]
     document = encoding.loads(call(*words, "--json")[1])
     first, second = document["predictions"]
     assert document["simulated"] is True and first["precision"] == "fp32 library"

@@ -21,6 +21,7 @@ from bench.gpu.crosscheck import AGREE, FAULT
 from bench.gpu.faults import ContextLost
 from bench.planning.planned import PROCESS_OF
 from bench.profile.records import Ceiling, Point, Precision, Sample
+from bench.report import remake
 from bench.running import suite
 from bench.store import Log, read_log, read_profile
 
@@ -40,9 +41,12 @@ def code(*words: object) -> int:
     return int(stop.value.code or 0)
 
 
-def run(results: Path, device: str, *words: object) -> Path:
-    """The result folder of one run."""
-    assert code("run", "--device", f"sim:{device}", "--quiet", "--results", results, *words) == 0
+def run(results: Path, device: str, *words: object, report: bool = False) -> Path:
+    """The result folder of one run; with its table and plots where they are asked for."""
+    with pytest.MonkeyPatch.context() as patched:
+        if not report:
+            patched.setattr(remake, "report", lambda folder: "")
+        assert code("run", "--device", f"sim:{device}", "--quiet", "--results", results, *words) == 0
     (folder,) = results.glob("*/*")
     return folder
 
@@ -72,7 +76,7 @@ def said(log: Log) -> str:
 @pytest.fixture(scope="module")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One minute on a whole simulated GPU."""
-    return run(tmp_path_factory.mktemp("quick"), "gpu-large", "--minutes", 1)
+    return run(tmp_path_factory.mktemp("quick"), "gpu-large", "--minutes", 1, report=True)
 
 
 def test_a_minute_finds_the_truth_of_a_gpu(quick: Path) -> None:
@@ -90,7 +94,8 @@ def test_a_minute_finds_the_truth_of_a_gpu(quick: Path) -> None:
     assert near == pytest.approx({c["level"]: c["read"] for c in truth["caches"]}, rel=0.03)
     waits = {c.level: c.estimate.value for c in profile.ceilings if c.quantity == "latency"}
     assert waits == pytest.approx(truth["latency"], rel=0.03)
-    assert {c.rounds for c in profile.ceilings} == {4}
+    assert {c.rounds for c in profile.ceilings} <= {4, 5}
+    assert {c.rounds for c in profile.ceilings if c.kernel == "fma"} == {5}, "what is left is for a verdict"
     (curve,) = (c for c in profile.curves if c.kind == "mix")
     (fit,) = (f for f in curve.fits if f.chosen)
     assert fit.ridge.value == pytest.approx(8.0, rel=0.02)
@@ -131,7 +136,7 @@ def test_telemetry_is_in_every_repetition(quick: Path) -> None:
 def standard(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three minutes with the fp32 chain, product and stream only."""
     words = ("--precisions", "fp32,fp4", "--families", "fma,gemm,stream")
-    return run(tmp_path_factory.mktemp("standard"), "gpu-large", "--minutes", 3, *words)
+    return run(tmp_path_factory.mktemp("standard"), "gpu-large", "--minutes", 3, *words, report=True)
 
 
 def regimes(folder: Path, family: str) -> dict[str, Ceiling]:
@@ -220,7 +225,7 @@ def test_a_family_that_dies_costs_its_own_rounds_only(tmp_path: Path) -> None:
     assert {s.round for s in tried} == {1, 2}
     for family in ("fma", "stream", "mix", "gemm"):
         assert {s.status for s in found[family, "typical"]} == {"ok"}
-        assert {s.round for s in found[family, "typical"]} == {1, 2, 3, 4}
+        assert {s.round for s in found[family, "typical"]} >= {1, 2, 3, 4}
     kernels = [s.point.kernel for s in tried]
     assert kernels == ["mma", "mma", "wgmma"] * 2, "what killed the pilot's process comes after the others"
     why = "the measuring process ended: SIMULATED: an illegal address in wgmma"

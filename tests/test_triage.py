@@ -603,7 +603,7 @@ def test_findings_are_kept_and_printed(gpu: Log) -> None:
     samples = [where(fp32_chain, lambda s: slower(s, 0.5))(s) for s in gpu.samples]
     made = derive(gpu.header, gpu.conditions, samples)
     (one,) = made.facts["findings"]
-    assert set(one) == {"subject", "cause", "sentence", "evidence", "remedy"}
+    assert set(one) == {"subject", "subjects", "cause", "sentence", "evidence", "remedy"}
     assert one["cause"] == "folded-chain" and made.facts["findings"] == triage.plain(diagnose(made, samples))
     text = " ".join(render(made).split())
     assert f"folded-chain: {one['sentence']}. Try: {one['remedy']}." in text

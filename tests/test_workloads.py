@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import subprocess
@@ -12,7 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.backends import calls
 from bench.errors import UsageError, VerificationError
+from bench.native import abi
 from bench.native.isa import host
 from bench.workloads import softmax, stencil, workload
 from bench.workloads.operands import Operands, blocks, mixed, sets_beyond, shares
@@ -290,3 +293,25 @@ def test_compiled_loops_are_found_again_by_the_next_process(tmp_path: Any) -> No
         for _ in range(2)
     ]
     assert [h.stdout.strip() for h in hits] == ["0", "1"]
+
+
+@pytest.mark.parametrize(("near", "kept"), [(False, [0, 10, 20]), (True, [10, 20, 30])])
+def test_operands_wanted_in_a_cache_are_brought_back_by_an_execution_that_does_not_count(
+    near: bool, kept: list[int]
+) -> None:
+    def native(address: int, blocks: list[Any], offsets: Any) -> Any:
+        rows = np.zeros((2, len(offsets), abi.ROW), np.int64)
+        rows[:, :, abi.START] = 10 * np.arange(len(offsets))
+        rows[:, :, abi.END] = (
+            rows[:, :, abi.START] + 1 + 98 * (np.arange(len(offsets)) == 0)
+        )  # the first is cold
+        return rows
+
+    ready = workload.Ready("native", "", lambda: 0, lambda: 0, windows=(0,))
+    found = calls.Execution(ready, native, itertools.cycle(ready.windows), near).measure(1, 3)
+    assert [round(1e9 * start) for start in found.start] == kept
+    assert (max(found.seconds) > 50e-9) is not near
+
+    repeat = lambda n: [(10.0 * i, 10.0 * i + 1, 0) for i in range(n)]  # noqa: E731
+    called = workload.Ready("host", "", lambda: 0, lambda: 0, repeat=repeat)
+    assert list(calls.Execution(called, native, None, near).measure(1, 3).start) == kept

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
+from statistics import median
 from typing import Any
 
 from bench.backends import Prepared
@@ -161,6 +162,8 @@ class CudaBackend:
         prepared.facts |= batch.evidence
         if prepared.point.family in ("link", "overlap"):
             prepared.facts |= under_load(windows)
+        if clocks := known(windows, "memory_clock_hz"):
+            prepared.facts["memory_clock_hz"] = median(clocks)
         self._add_energy(prepared, spans)
         return Repetitions(
             start=batch.starts,

@@ -17,6 +17,7 @@ import hashlib
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from statistics import NormalDist
@@ -165,8 +166,9 @@ class SimulatedBackend:
         )
         calls = [self._call(prepared, amount, *what, f"defect {i}") for i in range(len(self.defects))]
         for defect, call in zip(self.defects, calls, strict=True):
-            done = defect.measure(done, call)
-            done = replace(done, start=self._starts(done.seconds))
+            distorted = defect.measure(done, call)
+            if distorted is not done:
+                done = replace(distorted, start=self._starts(distorted.seconds))
         self._seconds = min(self.deadline, done.start[-1] + done.seconds[-1])
         if self._seconds >= self.deadline:
             raise TimeoutError(f"{prepared.point.kernel} took too long")
@@ -196,8 +198,8 @@ class SimulatedBackend:
         """Of (seconds, share of the clock, seconds under load before) each."""
         seconds, n = tuple(row[0] for row in rows), len(rows)
         clock = tuple(self.truth.clock_hz * share for _, share, _ in rows)
-        plain = Repetitions(self._starts(seconds), seconds, (0,) * n, (1.0,) * n, clock)
-        return replace(plain, **self.board.telemetry(rows))
+        told = self.board.telemetry(rows)
+        return Repetitions(self._starts(seconds), seconds, (0,) * n, (1.0,) * n, clock, **told)
 
     def _drawn(self, *what: object) -> np.random.Generator:
         """The generator of this visit that goes on where its last call ended."""
@@ -225,7 +227,7 @@ class SimulatedBackend:
             seconds * self._between(f"beta {level}") / (clock if level in self._caches else 1.0)
             for level, seconds in cost.memory
         )
-        slow = np.exp(within * (normal + NormalDist().inv_cdf(cost.read_at)))
+        slow = np.exp(within * (normal + _deviations(cost.read_at)))
         start = 0.0 if cost.bare else self.truth.t0
         return start + roofline.seconds(compute, memory, 1.0, 1.0, self.truth.p) * slow
 
@@ -236,7 +238,7 @@ class SimulatedBackend:
             amount,
             lambda cost, units, core: float(self._model(cost, units, typical, core)[0]),
             lambda fill: self._resident(prepared, fill),
-            self._drawn(*what),
+            lambda: self._drawn(*what),
         )
 
     def _resident(self, prepared: Prepared, fill: float) -> price.Cost:
@@ -248,6 +250,12 @@ class SimulatedBackend:
         wanted = fill * last.bytes * min(last.instances, point.threads) / cost.allocated
         sizes = {**point.sizes, "bytes": max(1, int(point.sizes["bytes"] * wanted))}
         return price.cost(self.truth, replace(point, sizes=sizes))
+
+
+@cache
+def _deviations(share: float) -> float:
+    """Standard deviations above the mean that a normal variable stays below with probability `share`."""
+    return NormalDist().inv_cdf(share)
 
 
 def _device(name: str, truth: Truth, defects: Sequence[Defect], id: str) -> Device:

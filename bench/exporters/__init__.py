@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -44,13 +44,15 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file that takes the place of `path` in one step, and only if the block ends well.
 
     The unfinished file does not end like `path`, so that no collector picks it up. What is no
-    file (/dev/stdout, a pipe) is written to: nothing may take its place.
+    file (/dev/stdout, a pipe) is written to: nothing may take its place. Behind a link the file
+    that it names is replaced, the link stays.
     """
     _check_place(path)
-    if path.exists() and not path.is_file():
+    if is_stream(path):
         with path.open("wb") as stream:
             yield stream
         return
+    named, path = path, path.resolve()
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with unfinished.open("wb") as file:
@@ -58,8 +60,20 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)
+    except OSError as error:  # in the words of who named `path`, who knows of no other file
+        raise OSError(error.errno, error.strerror or str(error), str(named)) from None
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+
+
+SYSTEM = ("dev", "proc")
+"""Folders whose names are streams, whatever lies behind them: /dev/stdout may be redirected to a file."""
+
+
+def is_stream(path: Path) -> bool:
+    """Whether a path is there and must be written to as it is: a device, a pipe, the program's own output."""
+    return path.exists() and (not path.is_file() or path.absolute().parts[1:2] in [(top,) for top in SYSTEM])
 
 
 def _check_place(path: Path) -> None:

@@ -8,10 +8,10 @@ from statistics import median
 from typing import Any
 
 from bench import triage
-from bench.fitting import capacity, checks, hierarchy, in_theory, normal, swept
+from bench.fitting import capacity, checks, hierarchy, in_theory, normal, recorded, swept
 from bench.fitting.curves import curves, is_square, rate_unit
 from bench.fitting.fit import can_fit
-from bench.fitting.intervals import CAP_CACHE, CAP_PI, MEDIAN, MIN_ROUNDS, P75, memory_cap
+from bench.fitting.intervals import CAP_CACHE, CAP_PI, MEDIAN, P75, memory_cap
 from bench.fitting.pooled import Pooled, pool, usable, winner
 from bench.profile.records import SCHEMA_VERSION, Ceiling, Placement, Point, Profile, Sample
 
@@ -85,31 +85,19 @@ def _order(c: Ceiling) -> tuple[object, ...]:
 
 
 def _ceiling(best: Pooled, compute: bool, cap: float, device: Mapping[str, Any]) -> Ceiling:
-    point, rounds = best.point, len(best.by_round)
+    point = best.point
     estimate = best.estimate(P75 if compute else MEDIAN)
-    width = estimate.half_width
     clock = _median(best, "clock_hz")
     per_clock = estimate.value / clock / point.threads if clock else None
-    return Ceiling(
-        quantity="pi" if compute else "beta",
-        precision=point.precision,
-        level=point.level,
-        access=point.access,
-        store=point.store,
-        scope=point.scope,
-        threads=point.threads,
-        operands=point.operands,
-        kernel=point.kernel,
+    return recorded.record(
+        "pi" if compute else "beta",
+        best,
+        estimate,
+        max(rate for rates in best.rates for rate in rates.rates),
+        rate_unit(point.precision) if compute else "byte/s",
+        cap,
         variant=_named(point),
-        estimate=estimate,
-        best=max(rate for rates in best.rates for rate in rates.rates),
-        unit=rate_unit(point.precision) if compute else "byte/s",
-        regime=best.regime,
         statistic="p75" if compute else "median",
-        rounds=rounds,
-        cap=cap,
-        converged=None if rounds < MIN_ROUNDS or width is None else width <= cap,
-        contended=best.contended,
         hidden_traffic=median(float(s.facts.get("hidden_traffic", 0.0)) for s in best.samples),
         clock_hz=clock,
         per_clock_per_unit=per_clock,

@@ -174,8 +174,7 @@ def _curve(
     unit = "byte/s" if kind == "cache" else rate_unit(point.precision)
     beside = plateaus(mode, points, fits, [c for c in same if _of(c, kind, point.precision.inputs)])
     if kind == "cache" and point.level != "shared":
-        count = max(1, *(len(p.rates) for p in points))
-        rates = [p.rates or (p.estimate.value,) * count for p in points]
+        rates = swept.passes([best for best, _ in _winners(kind, candidates)], MEDIAN)
         sharers = 1 if "whole" in point.sizes else point.threads  # one set for all, or one for each
         beside = {**beside, **swept.staircase([p.x for p in points], rates, device, sharers)}
     if mode == OBLONG:

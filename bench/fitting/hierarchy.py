@@ -14,6 +14,7 @@ from bench.fitting import swept
 from bench.fitting.intervals import CAP_CACHE, MEDIAN, MIN_ROUNDS, memory_cap
 from bench.fitting.level_names import SLOW_FALL
 from bench.fitting.pooled import Pooled, winner
+from bench.fitting.recorded import record
 from bench.fitting.swept import chains, line_bytes
 from bench.profile.records import Ceiling, Curve, Interval
 
@@ -125,9 +126,10 @@ def _instance(level: str, threads: int, device: Mapping[str, Any]) -> float:
 
 
 def _capacity(curve: Curve, level: Mapping[str, Any], sharers: float) -> Ceiling:
+    """What an instance holds; its interval is over passes of the sweep, of which a round may have several."""
     low, high = (level[name] and level[name] * sharers for name in ("capacity_low", "capacity_high"))
     held = Interval(level["capacity_bytes"] * sharers, low, high)
-    rounds, width = int(level["of_rounds"]), held.half_width
+    rounds, width = max(1, *(len(p.rates) for p in curve.points)), held.half_width
     return Ceiling(
         quantity="capacity",
         precision=curve.precision,
@@ -148,31 +150,4 @@ def _capacity(curve: Curve, level: Mapping[str, Any], sharers: float) -> Ceiling
         cap=CAP_OVERHEAD,
         converged=None if rounds < MIN_ROUNDS or width is None else width <= CAP_OVERHEAD,
         contended=0.0,
-    )
-
-
-def record(quantity: str, pooled: Pooled, estimate: Interval, best: float, unit: str, cap: float) -> Ceiling:
-    """A ceiling of a pooled point with its verdict."""
-    p, rounds, width = pooled.point, len(pooled.by_round), estimate.half_width
-    return Ceiling(
-        quantity=quantity,
-        precision=p.precision,
-        level=p.level,
-        access=p.access,
-        store=p.store,
-        scope=p.scope,
-        threads=p.threads,
-        operands=p.operands,
-        kernel=p.kernel,
-        variant=p.variant,
-        estimate=estimate,
-        best=best,
-        unit=unit,
-        regime=pooled.regime,
-        statistic="median",
-        rounds=rounds,
-        cap=cap,
-        converged=None if rounds < MIN_ROUNDS or width is None else width <= cap,
-        contended=pooled.contended,
-        clock_hz=swept.clock(pooled),
     )

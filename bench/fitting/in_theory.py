@@ -7,6 +7,9 @@ from typing import Any
 
 from bench.profile.records import Point, Precision
 
+COMPUTING = ("fma", "tensor", "gemm")
+"""Families whose rate is one of arithmetic: what a cache gives a clock is told by no table here."""
+
 
 def share(point: Point, per_clock: float | None, value: float, device: Mapping[str, Any]) -> float | None:
     """Share of the theoretical rate, None where the device's is not known (every CPU, new GPUs).
@@ -23,7 +26,7 @@ def share(point: Point, per_clock: float | None, value: float, device: Mapping[s
     if point.level == "DRAM" and point.family == "stream":
         bus = bus_bytes_per_second(facts.get("memory_bus_bits"), facts.get("max_memory_clock_hz"))
         return value / bus if bus else None
-    if per_clock is None:
+    if per_clock is None or point.family not in COMPUTING:
         return None
     board = str(device.get("name", ""))
     units = [in_units(point.precision)]

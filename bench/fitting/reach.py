@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from bench.fitting.choice import FEWEST
 from bench.profile.records import CurvePoint, Fit, Interval
 from bench.report.units import si
 
@@ -30,6 +31,9 @@ KNEE_PI, KNEE_BETA = 0.15, 0.10
 
 DROP = 0.15
 """Share by which the last points must lie below the plateau to be called a drop."""
+
+ON_A_SIDE = 3
+"""Points beyond the knee from which a side counts as seen (a slope is taken over so many)."""
 
 SEEN, KNEE, NEVER = "seen", "knee", "never"
 
@@ -76,8 +80,8 @@ def reached(fit: Fit, points: Sequence[CurvePoint]) -> Reach:
     seconds = [p.flops / p.estimate.value for p in points]
     y = [math.log(p.flops / max(s - fit.t0, 1e-3 * s)) for p, s in zip(points, seconds, strict=True)]
     ridge = math.log(fit.ridge.value)
-    top = max(3, sum(a >= x[-1] - math.log(TOP_FACTOR) for a in x))
-    low = max(3, sum(a <= x[0] + math.log(BOTTOM_FACTOR) for a in x))
+    top = max(ON_A_SIDE, sum(a >= x[-1] - math.log(TOP_FACTOR) for a in x))
+    low = max(ON_A_SIDE, sum(a <= x[0] + math.log(BOTTOM_FACTOR) for a in x))
     slope_high, slope_low = _slope(x[-top:], y[-top:]), _slope(x[:low], y[:low])
     if slope_high <= PLATEAU_SLOPE and sum(a >= ridge + math.log(2) for a in x) >= 2:
         pi = SEEN
@@ -135,3 +139,28 @@ def rewrite(fit: Fit, reach: Reach, points: Sequence[CurvePoint]) -> Fit:
     if reach.drop_from is not None:
         words.append(f"the rate drops by {reach.drop:.0%} beyond {reach.drop_from:.3g} FLOP/byte")
     return replace(fit, limits="; ".join(words))
+
+
+def wanting(points: Sequence[CurvePoint]) -> str:
+    """Why nothing is fitted to so few points, in words: how many a fit needs, and on which side of the ridge.
+
+    points: those of the sweep, any order; what is left out of fits does not count.  "" where they suffice
+    """
+    used = [p for p in points if p.flops > 0 and p.bytes > 0 and p.estimate.value > 0 and not p.note]
+    if len(used) >= FEWEST:
+        return ""
+    few = f"nothing fitted: {len(used)} of the {FEWEST} points that a fit needs"
+    x = [math.log(p.flops / p.bytes) for p in used]
+    if len(set(x)) < 2:
+        return f"{few}; measure {ON_A_SIDE} on each side of the ridge"
+    slope = _slope(x, [math.log(p.estimate.value) for p in used])
+    low, high = (f"{math.exp(end):.3g} FLOP/byte" for end in (min(x), max(x)))
+    if slope >= RISING_SLOPE:
+        return (
+            f"{few}, all on the memory side; measure {ON_A_SIDE} or more above {high}, where the rate is flat"
+        )
+    if slope <= PLATEAU_SLOPE:
+        return (
+            f"{few}, all on the compute side; measure {ON_A_SIDE} or more below {low}, where the rate rises"
+        )
+    return f"{few}; measure {ON_A_SIDE} on each side of the ridge, below {low} and above {high}"

@@ -6,16 +6,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from bench.fitting import alpha_beta, level_names, levels, parallelism, pipelining
-from bench.fitting.intervals import MEDIAN, P75, interval
+from bench.fitting import alpha_beta, level_names, levels, parallelism, pipelines
+from bench.fitting.intervals import MEDIAN, P75, interval, quantile
 from bench.fitting.pooled import Pooled, winner
 from bench.profile.records import Curve, CurvePoint, Interval
 
 REACHED = 0.5
 """Share of beta that the largest transfer must reach for beta to be a figure of the link."""
-
-ALONE = {"compute alone": "compute", "copy alone": "movement"}
-"""Variants of the pipeline's points that time one part by itself."""
 
 FACTORS: dict[str, Callable[[int], float]] = {
     "all-reduce": lambda n: 2 * (n - 1) / n,
@@ -30,6 +27,9 @@ CONVENTION = (
     "algorithm bandwidth: bytes of the whole array over time; bus bandwidth: that times the factor (NCCL)"
 )
 
+
+MOST_VISITS = 1 << 16
+"""More than a round pays to any point."""
 
 LINE_BYTES = 64
 """Bytes that one access of a pointer chase moves where its points do not say."""
@@ -58,7 +58,7 @@ def curves(points: Iterable[Pooled], device: Mapping[str, Any]) -> list[Swept]:
         (c, ()) for c in (*_latency(usable, device), *_concurrency(usable), *_cores(usable))
     ]
     found += _transfers(usable)
-    return found + [(curve, ()) for curve in _overlap(usable)]
+    return found + [(curve, ()) for curve in pipelines.curves(usable)]
 
 
 def clock(pooled: Pooled) -> float | None:
@@ -96,6 +96,25 @@ def _matrix(places: Sequence[Place]) -> tuple[tuple[int, ...], list[list[float]]
     if not whole:
         return (), [[median(rates.values())] for _, _, rates in places]
     return whole, [[rates.get(number, median(rates.values())) for number in whole] for _, _, rates in places]
+
+
+def passes(points: Sequence[Pooled], share: float = MEDIAN) -> list[list[float]]:
+    """Rates of the points of a sweep in every pass (a visit of a round) that most of them have, n x passes.
+
+    A pass is the sweep at one time: what disturbs a moment of it shows in a few points of one pass only.
+    """
+    from bench.fitting.curves import whole_rounds
+
+    found = []
+    for pooled in points:
+        timed: dict[int, list[float]] = {}
+        for sample, rates in zip(pooled.samples, pooled.rates, strict=True):
+            timed.setdefault(MOST_VISITS * sample.round + sample.visit, []).extend(rates.rates)
+        found.append({number: quantile(rates, share) for number, rates in timed.items() if rates})
+    whole = whole_rounds([set(rates) for rates in found])
+    if not whole:
+        return [[median(rates.values())] for rates in found]
+    return [[rates.get(number, median(rates.values())) for number in whole] for rates in found]
 
 
 def _curve(
@@ -143,7 +162,7 @@ def _latency(points: Sequence[Pooled], device: Mapping[str, Any]) -> Iterator[Cu
     for group in _groups(single, "kernel", "scope"):
         places = _places(group, [float(p.point.sizes["bytes"]) for p in group])
         if len(places) > 1:
-            _, rates = _matrix(places)
+            rates = passes([p for _, p, _ in places])
             amount = [_amount("latency", p) for _, p, _ in places]
             speeds = [[rate / a for rate in row] for row, a in zip(rates, amount, strict=True)]
             found = staircase([x for x, _, _ in places], speeds, device, 1, times=True)
@@ -159,7 +178,8 @@ def staircase(
 ) -> dict[str, Any]:
     """{"levels": [...], "not_visible": [...]} of a sweep over working sets; {} where it is too short to tell.
 
-    times: the rates are of accesses, whose reciprocals are to be said
+    rates: n x passes, which the records count as rounds;  times: they are of accesses, whose reciprocals are
+    to be said
     """
     known = level_names.reported(device, threads)
     is_gpu = device.get("facts", {}).get("unit") == "SM"
@@ -289,40 +309,3 @@ def _bus(kernel: str, devices: int, beta: float | None) -> dict[str, Any]:
     factor = FACTORS[kernel](devices) if kernel in FACTORS and devices > 0 else None
     found: dict[str, Any] = {"devices": devices, "bus_factor": factor, "convention": CONVENTION}
     return found | ({"bus_beta": beta * factor} if beta and factor else {})
-
-
-def _overlap(points: Sequence[Pooled]) -> Iterator[Curve]:
-    """Chunked pipelines: T(k) beside its parts alone."""
-    piped = [p for p in points if p.point.family == "overlap"]
-    groups: dict[tuple[Any, ...], list[Pooled]] = {}
-    for p in piped:
-        shared = tuple(sorted((k, v) for k, v in p.point.sizes.items() if k != "chunks"))
-        groups.setdefault((p.point.kernel, p.point.level, p.point.access, shared), []).append(p)
-    for key, group in sorted(groups.items(), key=lambda item: str(item[0])):
-        chunked = [p for p in group if p.point.variant not in ALONE and p.point.sizes.get("chunks")]
-        places = _places(chunked, [float(p.point.sizes["chunks"]) for p in chunked])
-        if len(places) > 1:
-            yield _pipeline(key, places, group)
-
-
-def _pipeline(key: tuple[Any, ...], places: Sequence[Place], group: Sequence[Pooled]) -> Curve:
-    whole, rates = _matrix(places)
-    seconds = [[1 / rate for rate in row] for row in rates]
-    shared = dict(key[3])
-    found: dict[str, Any] = {"level": key[1], "access": key[2], "shared": shared}
-    parts = {name: _alone(group, variant, whole, len(rates[0])) for variant, name in ALONE.items()}
-    if all(parts.values()):
-        found |= pipelining.describe([x for x, _, _ in places], seconds, parts["compute"], parts["movement"])
-    settings = ", ".join(f"{name} {value}" for name, value in shared.items())
-    mode = f"{key[1]} {key[0]} {key[2]} ({settings})"
-    return _curve("overlap", mode, "s", places, found, times=True)
-
-
-def _alone(group: Sequence[Pooled], variant: str, whole: Sequence[int], count: int) -> list[float]:
-    """Seconds of one part by itself in every round of a curve, the median where one lacks it; [] without."""
-    own = [p for p in group if p.point.variant == variant]
-    if not own:
-        return []
-    rounds = own[0].rounds(MEDIAN)
-    usual = median(rounds.values())
-    return [1 / rounds.get(number, usual) for number in whole] or [1 / usual] * count

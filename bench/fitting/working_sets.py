@@ -14,8 +14,9 @@ FITS, EXCEEDS = 0.7, 1.5
 """Share of a level's capacity up to which a set stays in it (replacement is no exact LRU, code and stacks
 need room), and of the level below from which little of it is left there."""
 
-WHOLE, SHARED, PAST_L1 = "whole", "shared", "cg"
-"""On a GPU: the size of a set that all SMs read, the level that programs fill, loads that pass L1."""
+WHOLE, SHARED, PAST_L1, THROUGH_L1 = "whole", "shared", "cg", {"ca", "nc"}
+"""On a GPU: the size of a set that all SMs read, the level that programs fill, loads that pass L1 by, and
+those that look there first."""
 
 
 def room(device: Mapping[str, Any], point: Point) -> tuple[float, float] | None:
@@ -39,9 +40,13 @@ def room(device: Mapping[str, Any], point: Point) -> tuple[float, float] | None:
 
 
 def _passes_l1(point: Point, facts: Mapping[str, Any]) -> bool:
-    """Whether a GPU's accesses pass L1 by: their operator says so, or they store, which L1 writes through."""
-    stores = facts.get("unit") == "SM" and "plateau" in point.sizes and point.store != "none"
-    return stores or PAST_L1 in point.variant.split()
+    """Whether a GPU's accesses pass L1 by: their operator says so, or they store, which L1 writes through.
+
+    A plateau behind L1 is measured past it (bench/gpu/hierarchy.py) unless its variant names another.
+    """
+    words = set(point.variant.split())
+    plateau = facts.get("unit") == "SM" and "plateau" in point.sizes
+    return PAST_L1 in words or (plateau and (point.store != "none" or not words & THROUGH_L1))
 
 
 def last_level_bytes(device: Mapping[str, Any]) -> float:

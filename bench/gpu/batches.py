@@ -28,8 +28,9 @@ PATIENCE = 2.0
 ATTEMPTS = 2
 """Batches whose hold timed out before holding is given up for this process."""
 
-HOST_BOUND = 0.9
-"""Share of the GPU's time, spent on queueing, from which launches and not kernels may be what was timed."""
+DRAINED = 64
+"""Launches that were still to run when the last one was queued, below which the GPU had caught up with the
+host: launches and not kernels may be what was timed. A queue that the kernels kept full holds 1000 then."""
 
 NO_BLOCKER, SERIAL = "ROOFLINE_NO_BLOCKER", "CUDA_LAUNCH_BLOCKING"
 """Set to 1 by --no-blocker, and by people who debug: each launch then waits for its kernel."""
@@ -68,7 +69,6 @@ class Batches:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._ticket = 0
         self._given_up = ""
         if os.environ.get(NO_BLOCKER, "0") not in ("", "0"):
             self._given_up = "off: --no-blocker"
@@ -106,21 +106,20 @@ class Batches:
         with translated(task.name):
             began = engine.now()
             if held:
-                self._ticket += 1
-                engine.hold(self._ticket, PATIENCE)
+                engine.hold(engine.ticket + 1, PATIENCE)
             released, marks = self._queue(task, amount, n, held)
             queued = engine.now()
         with translated(task.name):
             engine.stream.synchronize()
             ended = engine.now()
-            late = held and int(engine.flags[1]) == self._ticket
+            late = held and int(engine.flags[1]) == engine.ticket
             seconds = tuple(engine.elapsed(first, last) for first, last in marks)
             before = tuple(engine.elapsed(first, marks[-1][1]) for first, _ in marks)
         if min(seconds) <= 0:
             raise DeviceError(
                 f"{task.name}: the events of this GPU say {min(seconds)} s: they cannot be used"
             )
-        host = {"queueing": queued - began, "running": ended - (released if held else began)}
+        host = {"running": ended - (released if held else began), "waiting": ended - queued}
         evidence = self._evidence(task.launches(amount), seconds, before[0], host)
         return Batch(tuple(ended - back for back in before), seconds, evidence), late
 
@@ -142,7 +141,7 @@ class Batches:
 
     def _let_go(self, held: bool) -> float:
         if held:
-            self.engine.flags[0] = self._ticket
+            self.engine.flags[0] = self.engine.ticket
         return self.engine.now()
 
     def _evidence(
@@ -153,10 +152,11 @@ class Batches:
         event_share: of the host's time from letting go to the end, what lay between first and last event
         gaps: share of that span outside repetitions;  host_bound: queueing may be what was timed
         """
+        queued = launches * len(seconds)
         return {
             "launches": launches,
             "blocker": self._given_up or "on",
             "event_share": span / host["running"] if host["running"] > 0 else None,
             "gaps": max(0.0, 1.0 - sum(seconds) / span),
-            "host_bound": launches * len(seconds) > QUEUED and host["queueing"] > HOST_BOUND * span,
+            "host_bound": queued > QUEUED and host["waiting"] * queued < DRAINED * span,
         }

@@ -35,6 +35,11 @@ class Boards:
         """Those of ordinal 0."""
         return self._bodies[0]
 
+    @property
+    def open(self) -> list[Bodies]:
+        """Those of every GPU that was needed so far."""
+        return list(self._bodies.values())
+
     def lacking(self, wanted: int) -> str:
         """Why not so many GPUs work together here, "" if they can."""
         count = len(self.numbers)
@@ -69,7 +74,6 @@ class AtOnce:
     boards: Boards
     prepared: list[Prepared]
     facts: dict[str, Any]
-    ticket: int = 0
 
     def check(self) -> None:
         """Each GPU's result against the reference."""
@@ -85,22 +89,22 @@ class AtOnce:
 
     def _once(self, amount: int) -> tuple[float, list[float]]:
         marks, engines = [], []
-        self.ticket += 1
+        ticket = 1 + max(bodies.engine.ticket for bodies in self.boards.open)
         for ordinal, made in enumerate(self.prepared):
             with self.boards.on(ordinal) as bodies, translated(made.handle.task.name):
                 engines.append(bodies.engine)
-                bodies.engine.hold(self.ticket, PATIENCE)
+                bodies.engine.hold(ticket, PATIENCE)
                 first = bodies.engine.mark()
                 for _ in range(made.handle.task.launches(amount)):
                     made.handle.task.launch(amount)
                 marks.append((first, bodies.engine.mark()))
         start = engines[0].now()
         for engine in engines:
-            engine.flags[0] = self.ticket
+            engine.flags[0] = ticket
         for ordinal, engine in enumerate(engines):
             with self.boards.on(ordinal):
                 engine.synchronize()
-        if late := [engine.ordinal for engine in engines if int(engine.flags[1]) == self.ticket]:
+        if late := [engine.ordinal for engine in engines if int(engine.flags[1]) == ticket]:
             raise DeviceError(
                 f"GPUs {late} began before the others: queueing took more than {PATIENCE:.0f} s"
             )

@@ -208,7 +208,7 @@ def differences(facts: tuple[Mapping[str, Any], Mapping[str, Any]]) -> str:
 def table(found: CrossCheck) -> str:
     """All verdicts as text, a line a kernel; faults in full below."""
     first, second = found.names
-    head = ("kernel", "precision", "variant", first, second, "unit", "ratio", "interval", "verdict")
+    head = ("kernel", "precision", "variant", first, second, "ratio", "interval", "verdict")
     rows = [head, *(_row(one) for one in found.compared)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
     lines = ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -219,10 +219,10 @@ def table(found: CrossCheck) -> str:
 def _row(one: Compared) -> tuple[str, ...]:
     name = (one.point.kernel, one.point.precision.label, one.point.variant)
     if one.ratio is None:
-        return (*name, "-", "-", one.unit, "-", "-", one.verdict)
-    middle = [f"{median(r[side] for r in one.rates):.4g}" for side in (0, 1)]
+        return (*name, "-", "-", "-", "-", one.verdict)
+    middle = [si(median(r[side] for r in one.rates), one.unit, 4) for side in (0, 1)]
     reach = f"{one.ratio.low or one.ratio.value:.4f} to {one.ratio.high or one.ratio.value:.4f}"
-    return (*name, *middle, one.unit, f"{one.ratio.value:.4f}", reach, one.verdict)
+    return (*name, *middle, f"{one.ratio.value:.4f}", reach, one.verdict)
 
 
 def _rate(sample: Sample) -> float:

@@ -74,6 +74,7 @@ class Engine:
             self._pinned = cupy.cuda.PinnedMemory(64, mapped)
         self.flags = (ctypes.c_int32 * 2).from_address(self._pinned.ptr)
         self.flags[:] = [0, 0]
+        self.ticket = 0
         self.modules = Modules(cupy, self.capability)
         self._fill, self._hold = self.modules.compiled(OWN_CODE, ("fill", "hold"))
         self._flushed: Any = None
@@ -156,7 +157,11 @@ class Engine:
         return held
 
     def hold(self, ticket: int, seconds: float) -> None:
-        """Queue a kernel that waits for flags[0] to be `ticket`, at most `seconds`; flags[1]: in vain."""
+        """Queue a kernel that waits for flags[0] to be `ticket`, at most `seconds`; flags[1]: in vain.
+
+        ticket: above all before it (`self.ticket`), whoever gave them out: it would not wait else
+        """
+        self.ticket = ticket
         arguments = (np.uintp(self._pinned.ptr), np.int32(ticket), np.uint64(int(seconds * 1e9)))
         self._hold.kernel((1,), (1,), arguments, stream=self.stream)
 

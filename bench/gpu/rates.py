@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 SOURCES = {
@@ -16,6 +17,10 @@ TRANSFERS_PER_CLOCK = 2
 
 HALVED = ("fp16>fp32 matrix", "bf16>fp32 matrix", "fp32 matrix tf32", "fp8>fp32 matrix")
 """What GeForce boards do at half the rate of the same chip on professional boards: fp32 accumulation."""
+
+HALF_RATE = {r"geforce": "on GeForce boards", r"\bl40\b": "by the L40's data sheet (181 TFLOP/s in bf16)"}
+"""Boards that do so, by their names in small letters, and how that is known. The data sheets of L4, L40S,
+A10, A40, T4 and RTX PRO 6000 give the whole rate; of other professional boards none is at hand."""
 
 HALVED_CAPABILITIES = (75, 86, 89, 120)
 
@@ -68,7 +73,7 @@ def flops_per_clock_per_sm(
     """FLOP a clock and SM of a precision, with its source; (None, why not) where it is not known.
 
     compute_capability: x 10;  precision_label: as Precision.label of the unit that does the work
-    board: its name; a GeForce halves the matrix rates with fp32 accumulation
+    board: its name; those of HALF_RATE halve the matrix rates with fp32 accumulation
     An unknown capability takes the nearest lower of its major; the note then says "fallback".
     """
     table = RATES.get(precision_label)
@@ -87,8 +92,9 @@ def flops_per_clock_per_sm(
 
 
 def _halved(rate: int, note: str, board: str) -> tuple[int, str]:
-    if "geforce" in board.lower():
-        return rate // 2, f"{note}; halved with fp32 accumulation on GeForce boards"
+    for name, why in HALF_RATE.items():
+        if re.search(name, board.lower()):
+            return rate // 2, f"{note}; halved with fp32 accumulation {why}"
     return rate, f"{note}; GeForce boards do half of it with fp32 accumulation"
 
 

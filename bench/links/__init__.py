@@ -16,8 +16,11 @@ FAMILIES = ("launch", "link", "overlap")
 
 def unsupported(point: Point, facts: Mapping[str, Any]) -> str:
     """The reason why a point of these families cannot be measured on the host with these device facts."""
+    from bench.backends import workload_start
     from bench.links import numa, pipeline, storage
 
+    if point.family == "launch" and (reason := workload_start.unsupported(point)):
+        return reason
     if point.kernel == "remote-read":
         return numa.unsupported(point, facts)
     if point.kernel == "storage":

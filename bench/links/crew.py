@@ -65,19 +65,26 @@ class Hand:
 
 
 class Crew:
-    """A reader, workers and `buffers` buffers of one chunk of `size` byte each."""
+    """A reader, workers and `buffers` buffers of one chunk of `size` byte each, or of shorter ones."""
 
     def __init__(self, reader: int, workers: tuple[int, ...], size: int, buffers: int, isa: Isa) -> None:
-        self.size, self.threads = size, len(workers)
+        self.threads = len(workers)
         self._memory = [scratch.aligned(size) for _ in range(buffers)]
-        self._views = [memoryview(memory)[:size] for memory in self._memory]
+        for memory in self._memory:
+            np.frombuffer(memory, np.uint8)[:: scratch.ALIGNED] = 0  # no page is first met inside a pass
         self._results = [Region(RESULT_BYTES) for _ in workers]
-        self._blocks = [
-            self._arguments(np.frombuffer(memory, np.uint8).ctypes.data) for memory in self._memory
-        ]
+        self.cut(size)
         self._function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(jit.address(chunk.chunk_ir(isa), isa))
         self._reader = Hand(reader)
         self._hands = [Hand(cpu) for cpu in workers]
+
+    def cut(self, size: int) -> None:
+        """Chunks of `size` byte from now on, at most those that the buffers were made for."""
+        self.size = size
+        self._views = [memoryview(memory)[:size] for memory in self._memory]
+        self._blocks = [
+            self._arguments(np.frombuffer(memory, np.uint8).ctypes.data) for memory in self._memory
+        ]
 
     def _arguments(self, address: int) -> list[Any]:
         """An argument block a worker: its equal part of one buffer."""

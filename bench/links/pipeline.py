@@ -1,16 +1,24 @@
 """Pipelining on the host: a reader fetches chunk after chunk while workers compute on the one before.
 
 Three buffers go round (one being filled, one waiting, one computed on); with one buffer the same code is the
-serial run. In every repetition four passes are timed, in turning order, so that drift hits all alike: move
-alone, compute alone, serial, pipelined. The repetition's seconds are the pipelined pass; the medians of the
-others are facts:
+serial run. A link drifts by more from one moment to the next than chunks change a time, so every repetition
+times all that is compared:
 
-    t_move, t_compute, t_serial   s;  ratio: t_compute over t_move as it came out
+    swept       the parts alone in one piece, and pipelined in 1, 2, 4, ... sizes["chunks"] chunks, in random
+                order; the seconds of a repetition are all of these together
+    pipelined   move alone, compute alone, serial and pipelined, all in sizes["chunks"] chunks, in turning
+                order; the seconds of a repetition are the pipelined pass
+    copy alone, compute alone   one part by itself in one piece
+
+Facts of both:
+
+    t_move, t_compute, t_serial   medians, s (swept: the serial pass is the one in one chunk)
+    ratio       t_compute over t_move as it came out
     move_slowdown, compute_slowdown   time inside the calls of each part while overlapped, over alone
-    fma   multiply-adds an item, calibrated once a process so that t_compute = r t_move
-          (sizes["percent"] is 100 r)
-
-Variants: "pipelined"; "copy alone" and "compute alone" time one part by itself in one piece.
+                (swept: median over all numbers of chunks above 1)
+    fma         multiply-adds an item, calibrated once a process so that t_compute = r t_move
+                (sizes["percent"] is 100 r)
+    passes      swept: every time, s: {"chunks": [k], "move": [...], "compute": [...], "seconds": [[...] a k]}
 
 The reader has a CPU of its own where there are two, the workers (1, 2 or 4 of them) have others, and keep
 them in the passes alone: the experiment is about overlap, not about how many cores compute.
@@ -18,6 +26,7 @@ them in the passes alone: the experiment is about overlap, not about how many co
 
 from __future__ import annotations
 
+import random
 import time
 from dataclasses import dataclass, field
 from statistics import median
@@ -37,7 +46,8 @@ from kernels.spec import ITEM_BYTES
 
 BUFFERS = 3
 ALONE = {"copy alone": "move", "compute alone": "compute"}
-VARIANTS = ("pipelined", *ALONE)
+SWEPT = "swept"
+VARIANTS = (SWEPT, "pipelined", *ALONE)
 
 TRIALS, TRIAL_STEPS = 5, 64
 TOLERANCE = 1e-9
@@ -134,6 +144,82 @@ _calibrated: dict[tuple[str, int, int], int] = {}
 """Steps by level, percent and bytes: once a process, so that all its numbers of chunks do the same work."""
 
 
+class Sweep(Pipeline):
+    """The handle of a sweep: both parts and every number of chunks in each repetition, in random order."""
+
+    def __init__(
+        self, source: chunk_source.Source, crew: Crew, size: int, most: int, fma: int, facts: dict[str, Any]
+    ) -> None:
+        super().__init__(source, crew, 1, fma, facts)
+        self.size, self.counts = size, powers(most)
+        self.order = random.Random(size)
+        self.chunked: dict[int, list[float]] = {k: [] for k in self.counts}
+        self.inside: dict[int, list[tuple[float, float]]] = {k: [] for k in self.counts}
+
+    def check(self) -> None:
+        """The total of the pass in most chunks and of that in one against the closed form."""
+        for count in (self.counts[-1], 1):
+            self._cut(count)
+            self._pipelined(BUFFERS)
+
+    def _cut(self, chunks: int) -> None:
+        self.chunks = chunks
+        self.crew.cut(self.size // chunks)
+
+    def measure(self, amount: int, n: int) -> Repetitions:
+        """n repetitions of all passes."""
+        start, seconds = [], []
+        for _ in range(n):
+            todo: list[str | int] = ["move", "compute", *self.counts]
+            self.order.shuffle(todo)
+            began = time.perf_counter()
+            seconds.append(sum(self._one(name) for name in todo))
+            start.append(began)
+        self._tell()
+        return Repetitions(tuple(start), tuple(seconds))
+
+    def _one(self, name: str | int) -> float:
+        """Seconds of a part in one piece, or pipelined in so many chunks."""
+        if isinstance(name, str):
+            self._cut(1)
+            return self._pass(name)
+        self._cut(name)
+        taken, moving, computing = self._pipelined(BUFFERS)
+        self.chunked[name].append(taken)
+        self.inside[name].append((moving, computing))
+        return taken
+
+    def _tell(self) -> None:
+        """All times, and medians as of a single number of chunks."""
+        alone = {name: median(self.passes[name]) for name in ("move", "compute")}
+        within = [median(self.passes[f"{name} inside"]) for name in ("move", "compute")]
+        overlapped = [
+            [median(pair[part] for pair in self.inside[k]) for k in self.counts if k > 1] for part in (0, 1)
+        ]
+        slowed = [
+            median(times) / own if times else 1.0 for times, own in zip(overlapped, within, strict=True)
+        ]
+        self.facts |= {
+            "t_move": alone["move"],
+            "t_compute": alone["compute"],
+            "t_serial": median(self.chunked[1]),
+            "ratio": alone["compute"] / alone["move"],
+            "move_slowdown": slowed[0],
+            "compute_slowdown": slowed[1],
+            "passes": {
+                "chunks": list(self.counts),
+                "move": list(self.passes["move"]),
+                "compute": list(self.passes["compute"]),
+                "seconds": [list(self.chunked[k]) for k in self.counts],
+            },
+        }
+
+
+def powers(most: int) -> tuple[int, ...]:
+    """1, 2, 4, ... up to `most`."""
+    return tuple(1 << i for i in range(most.bit_length()) if 1 << i <= most)
+
+
 def steps(point: Point, source: chunk_source.Source, crew: Crew) -> int:
     """Multiply-adds an item for which computing alone takes r times as long as moving alone, 1 at least.
 
@@ -162,9 +248,11 @@ def prepare(point: Point, cpus: tuple[int, ...], isa: Isa) -> Prepared:
     if chunks < 1 or size % (chunks * unit):
         raise DeviceError(f"{size} byte cannot be cut into {chunks} chunks of whole {unit} byte")
     source = chunk_source.opened(point.level, size)
-    crew = Crew(reader, workers, size // chunks, BUFFERS, isa)
+    swept = point.variant == SWEPT
+    pieces = 1 if swept else chunks
+    crew = Crew(reader, workers, size // pieces, BUFFERS, isa)
     try:
-        crew.moving(source.read, source.begin(chunks), chunks)  # numbers in every buffer before any is used
+        crew.moving(source.read, source.begin(pieces), pieces)  # numbers in every buffer before any is used
         fma = steps(point, source, crew)
     except BaseException:
         crew.close()
@@ -173,5 +261,9 @@ def prepare(point: Point, cpus: tuple[int, ...], isa: Isa) -> Prepared:
     facts |= source.facts
     items = size // ITEM_BYTES["fp64"]
     work = KERNELS[0].work(ITEM_BYTES["fp64"], {"n": items, "fma": fma}, point.level)
-    handle = Pipeline(source, crew, chunks, fma, facts, part=ALONE.get(point.variant, ""))
-    return Prepared(point, work.times, 1, 1, 1, facts, handle, "host")
+    if not swept:
+        handle = Pipeline(source, crew, chunks, fma, facts, part=ALONE.get(point.variant, ""))
+        return Prepared(point, work.times, 1, 1, 1, facts, handle, "host")
+    sweep = Sweep(source, crew, size, chunks, fma, facts)
+    passes = len(sweep.counts) + 1  # those in chunks, and the parts which together are one more
+    return Prepared(point, lambda amount: work.times(amount * passes), 1, 1, 1, facts, sweep, "host")

@@ -29,7 +29,7 @@ ALIGNED = 4096
 """Bytes to which direct requests and their memory are aligned: no device asks for more."""
 
 IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs", "hugetlbfs")
-REMEDY = f"name another folder in the environment variable {VARIABLE}"
+REMEDY = f"name another folder with --scratch or in the environment variable {VARIABLE}"
 
 
 def folder(environment: Mapping[str, str] = os.environ) -> Path:
@@ -91,6 +91,16 @@ def room(place: Path, wanted: int) -> None:
             f"a scratch file of {wanted / 1e6:.0f} MB would take more than {SPACE_SHARE:.0%} of the "
             f"{free / 1e6:.0f} MB free on its filesystem: free some, or {REMEDY}"
         )
+
+
+def demand(place: Path, size: int) -> None:
+    """ResourceError unless a file of `size` byte may be made in a folder that was asked for by name.
+
+    That it lies in memory or has no direct access is no fault: what that leaves out is told where it misses.
+    """
+    room(place, size)
+    with Scratch(ALIGNED, False, place):
+        pass
 
 
 def _refused(place: Path, error: OSError) -> str:

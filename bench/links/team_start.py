@@ -2,6 +2,7 @@
 
     empty     team    spinning threads are released, do nothing and are waited for (native fork and join)
               woken   sleeping threads are woken through the system and waited for, as the suite itself does
+              (others: what runs the workloads, bench/backends/workload_start.py)
     smallest  team    the same start around a copy that moves V byte, split over the threads: T0 + V / b
 
 V is moved again at every start, so it stays in the caches: b is theirs, T0 does not depend on it. A unit of a
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.backends import Prepared
+from bench.backends import Prepared, workload_start
 from bench.errors import DeviceError, VerificationError
 from bench.native import emit, fork_join, jit, loops
 from bench.native.arena import RESULT_BYTES, block
@@ -27,6 +28,7 @@ from bench.native.memory import Region
 from bench.native.team import BARRIER_WORDS, Team
 from bench.profile.records import Point, Repetitions
 from kernels import KERNELS
+from kernels.launch import RUNNERS
 from kernels.spec import ITEM_BYTES, Work
 from kernels.stream import SHAPES
 
@@ -110,13 +112,17 @@ def _nothing(_: int) -> None:
 
 def prepare(point: Point, team: Team, isa: Isa) -> Prepared:
     """The team and its body; DeviceError for a launch that a CPU does not have."""
+    if point.kernel == "empty" and point.variant in RUNNERS:
+        return workload_start.prepare(point, team, isa)
     facts: dict[str, Any] = {"cpus": list(team.cpus[: point.threads])}
     if (point.kernel, point.variant) == ("empty", "woken"):
         if point.threads != len(team.cpus):
             raise DeviceError(f"all {len(team.cpus)} threads are woken at once, not {point.threads}")
         return Prepared(point, lambda amount: Work(0.0), 1, MOST_STARTS, 1, facts, WokenTeam(team), "host")
     if point.variant != "team" or point.kernel not in ("empty", "smallest"):
-        raise DeviceError(f"a CPU has no launch {point.kernel} {point.variant}; valid: team, woken")
+        raise DeviceError(
+            f"a CPU has no launch {point.kernel} {point.variant}; valid: team, woken, {', '.join(RUNNERS)}"
+        )
     function = jit.address(fork_join.fork_join_ir(isa), isa)
     if point.kernel == "empty":
         body = jit.address(fork_join.empty_ir(isa), isa)

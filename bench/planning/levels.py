@@ -18,6 +18,13 @@ CACHE = {"read": "none", "write": "ordinary", "update": "ordinary", "copy": "ord
 STEPS = {"dense": (1.0, 4.0, 4.0), "coarse": (1.0, 0.5, 2.0)}
 """Working sets an octave, by detail: 4 find 98 % of simulated plateaus within a tenth, 2 find 94 %."""
 
+PASSES = (2, 4, 1)
+"""Passes of a sweep through all its working sets in a round, by detail, each in an order of its own: a phase
+of disturbance then takes one repetition or two of a point, not all. The full preset has rounds enough."""
+
+ENOUGH_PASSES = 3
+"""From so many on, the passes of one round tell what is a level; the time of more rounds is for ceilings."""
+
 CHAINS = ((2, 4, 8, 16), (2, 4, 6, 8, 12, 16, 24, 32), (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64))
 """Numbers of chains beside one, by detail."""
 
@@ -54,10 +61,18 @@ def _working_set(draft: Draft, point: Point) -> Planned:
     own = f"/{point.level}" if read or draft.detail == 2 else ""  # else one form of a kernel for all levels
     tune = draft.choice(f"{point.kernel}/{point.precision.label}{own}", point.scope)
     if not flat:
-        return Planned(point, 2, CAP_CACHE, MEDIAN, 0.01, 2e-3, 0.014, 5, tune=tune)
+        return _swept_in_passes(draft, Planned(point, 2, CAP_CACHE, MEDIAN, 0.01, 2e-3, 0.016, 6, tune=tune))
     visits = VISITS["cache"][draft.detail] // (1 if read else 2 if point.scope == "all" else 4) or 1
     priority = 0 if read else 1
     return Planned(point, priority, CAP_CACHE, MEDIAN, 0.01, 2e-3, 0.024, 6, tune=tune, visits=visits)
+
+
+def _swept_in_passes(draft: Draft, planned: Planned) -> Planned:
+    """The point in as many visits as a sweep has passes, its repetitions and budget shared out to them."""
+    passes = PASSES[draft.detail]
+    times = 1 if passes >= ENOUGH_PASSES else planned.times
+    least, budget = -(-planned.minimum // passes), planned.budget / passes
+    return replace(planned, visits=passes, minimum=least, budget=budget, times=times)
 
 
 def latency(draft: Draft) -> None:
@@ -70,7 +85,8 @@ def latency(draft: Draft) -> None:
         draft.add(_chase(draft, "chase-local", 1, "DRAM", {"bytes": flat["DRAM"], "plateau": 1}))
     steps = STEPS["dense"][draft.detail]
     for size in sizes.working_sets(draft.device, 1, draft.memory, steps, fine=draft.detail > 0):
-        draft.add(_chase(draft, "chase", 1, sizes.level_of(draft.device, size, 1), {"bytes": size}))
+        level = sizes.level_of(draft.device, size, 1)
+        draft.add(_swept_in_passes(draft, _chase(draft, "chase", 1, level, {"bytes": size})))
     for level, size, threads in _crowds(draft, flat):
         for chains in CHAINS[draft.detail] if threads == 1 else (1, *CHAINS[draft.detail]):
             sized = {"bytes": size, "plateau": 1}

@@ -11,6 +11,7 @@ from bench.planning import sizes
 from bench.planning.planned import Planned
 from bench.planning.points import CAP_CURVE, Draft
 from bench.profile.records import Point, Precision
+from kernels.launch import RUNNERS
 
 KIB, MIB = sizes.KIB, sizes.MIB
 BYTES = Precision.of("fp64")
@@ -22,13 +23,26 @@ WRITTEN = ((), (64 * KIB, MIB, 16 * MIB), tuple(4**k * 4 * KIB for k in range(9)
 
 PINGS = ((KIB,), (KIB, 16 * KIB, 256 * KIB, 4 * MIB), tuple(8**k * KIB for k in range(7)))
 STREAMED = ((128 * KIB,), (16 * KIB, 128 * KIB, MIB, 16 * MIB), tuple(8**k * KIB for k in range(7)))
-EXCHANGED = ((), (128 * KIB, 16 * MIB), tuple(16**k * 4 * KIB for k in range(5)))
+EXCHANGED = ((), (128 * KIB, MIB, 16 * MIB), tuple(16**k * 4 * KIB for k in range(5)))
 """Messages by detail, up to 256 MiB."""
 
-CHUNKS = ((1, 4, 16), (1, 2, 4, 8, 16, 32, 64), (1, 2, 4, 8, 16, 32, 64))
-FEW_CHUNKS = ((), (1, 4, 16), (1, 2, 4, 8, 16, 32, 64))
-BALANCES = ((100, 4 * MIB), (25, 8 * MIB), (400, 2 * MIB))
+MOST_CHUNKS = (16, 64, 64)
+"""Chunks by detail: all powers of two up to it."""
+
+BALANCES = ((100, 4 * MIB), (25, 4 * MIB), (400, MIB))
 """Percent of the time of moving that computing takes, and bytes of a pass: all passes last about as long."""
+
+FASTER = {"storage": 1, "page cache": 4, "network": 2}
+"""Factor of these bytes by link: a pass lasts several milliseconds, long against the cost of a chunk."""
+
+STEADIER_BALANCES = (0, 1, 3)
+"""Balances, by detail, over the second process's link beside the slowest one: a disk has other users, too."""
+
+OVERLAP_VISITS = (1, 2, 2)
+"""Visits of a round by detail; each times parts and all numbers of chunks, and has an omega of its own."""
+
+LINK_VISITS = (1, 2, 1)
+"""Visits of a round to a transfer, by detail: links drift, and a short run has few rounds."""
 
 SMALLEST = ((8,), (1, 4, 16, 64, 256), (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024))
 """Multiples of the smallest V by detail; from 1 KiB up to 1 MiB and more, as vectors and threads allow."""
@@ -46,7 +60,7 @@ def _on_host(draft: Draft, family: str) -> bool:
 
 
 def launch(draft: Draft) -> None:
-    """T0 of the thread team, on all threads and on one, and the smallest useful kernel."""
+    """T0 of the thread team, on all threads and on one, and of what runs workloads; the smallest kernel."""
     if not _on_host(draft, "launch"):
         return
     for scope, threads in draft.scopes:
@@ -55,6 +69,8 @@ def launch(draft: Draft) -> None:
             draft.add(_short(point))
     if draft.detail:
         draft.add(_short(Point("launch", "empty", "woken", BYTES, threads=draft.device.threads)))
+    for runner in RUNNERS if draft.device.kind == "cpu" else ():
+        draft.add(_short(Point("launch", "empty", runner, BYTES, threads=draft.threads)))
     step = 8 * LARGEST_VECTOR * draft.threads
     for count in SMALLEST[draft.detail]:
         sized = {"bytes": max(step, KIB) * count}
@@ -94,7 +110,9 @@ def _link(draft: Draft, kernel: str, variant: str, level: str, access: str, size
         "link", kernel, variant, BYTES, level, access, scope="all", threads=1, sizes={"bytes": size}
     )
     cap, minimum = memory_cap(draft.device.state), 3 if size > 16 * MIB else 5
-    draft.add(Planned(point, 1, cap, MEDIAN, 0.03, target, 8 * target, minimum))
+    visits = LINK_VISITS[draft.detail]
+    budget, least = 8 * target / visits, max(2, -(-minimum // visits))
+    draft.add(Planned(point, 1, cap, MEDIAN, 0.03, target, budget, least, visits=visits))
 
 
 def _nodes(draft: Draft) -> None:
@@ -116,17 +134,36 @@ def _nodes(draft: Draft) -> None:
 
 
 def overlap(draft: Draft) -> None:
-    """Chunks of data from the slowest link at hand, computing shorter, as long and longer than moving."""
+    """Chunks over the slowest link at hand, computing shorter, as long and longer than moving.
+
+    Beside it the link to another process of ours, which no other tenant shares. A simulated pipeline is
+    priced by its parts, each a point of its own.
+    """
     if not _on_host(draft, "overlap"):
         return
+    if simulated := draft.device.facts.get("pipelined"):
+        _simulated(draft, str(simulated))
+        return
     level = slowest(draft.device)
+    chosen = [(level, b) for b in BALANCES[: 1 if draft.detail == 0 else None]]
+    if level != "network":
+        chosen += [("network", b) for b in BALANCES[: STEADIER_BALANCES[draft.detail]]]
+    for link, (percent, size) in chosen:
+        sized = {"bytes": FASTER[link] * size, "percent": percent, "chunks": MOST_CHUNKS[draft.detail]}
+        point = Point("overlap", "pipeline", "swept", BYTES, link, "read", threads=draft.threads, sizes=sized)
+        visits = OVERLAP_VISITS[draft.detail]
+        draft.add(Planned(point, 1, CAP_CURVE, MEDIAN, 0.03, 50e-3, 0.15, 3, visits=visits))
+
+
+def _simulated(draft: Draft, level: str) -> None:
+    """Parts alone and every number of chunks as points."""
     for percent, size in BALANCES[: 1 if draft.detail == 0 else None]:
-        shared = {"bytes": size, "percent": percent}
+        shared = {"bytes": FASTER.get(level, 1) * size, "percent": percent}
         point = Point("overlap", "pipeline", "", BYTES, level, "read", threads=draft.threads, sizes=shared)
         for variant in ("copy alone", "compute alone"):
             draft.add(_passes(replace(point, variant=variant)))
-        for count in (CHUNKS if percent == 100 else FEW_CHUNKS)[draft.detail]:
-            sized = {**shared, "chunks": count}
+        for power in range(MOST_CHUNKS[draft.detail].bit_length()):
+            sized = {**shared, "chunks": 1 << power}
             draft.add(_passes(replace(point, variant="pipelined", sizes=sized)))
 
 
@@ -136,8 +173,6 @@ def _passes(point: Point) -> Planned:
 
 def slowest(device: Device) -> str:
     """The slowest link at hand: storage; the page cache where storage cannot be told apart; else loopback."""
-    if simulated := device.facts.get("pipelined"):
-        return str(simulated)
     scratch = device.facts.get("scratch")
     if scratch is None or not scratch.get("filesystem"):
         return "network"

@@ -161,7 +161,7 @@ def _few_rounds(draft: Draft) -> None:
     for key, planned in draft.points.items() if draft.detail < 2 else ():
         swept = planned.point.family == "cache" and "plateau" not in planned.point.sizes
         if swept or planned.point.family in BESIDE:
-            draft.points[key] = replace(planned, times=BESIDE_ROUNDS)
+            draft.points[key] = replace(planned, times=planned.times or BESIDE_ROUNDS)
 
 
 def _finished(draft: Draft, variants: Variants) -> Plan:

@@ -13,7 +13,8 @@ from bench.profile.records import Point
 class Preset:
     """How much is measured: minutes of the whole run, rounds, forms tried, detail of the sweeps (0-2).
 
-    What is left of the time after these rounds goes to further ones with the widest ceilings only.
+    What is left of the time after these rounds goes to further ones: of what has too few for a verdict, then
+    of the widest ceilings.
     """
 
     name: str

@@ -156,6 +156,10 @@ BIG_MATRIX = 1024
 """Edge from which a product may be the library's ceiling."""
 
 
+FEW_ROUNDS = 3
+"""Rounds of what explains or predicts, and is no ceiling."""
+
+
 def gemm(draft: Draft) -> None:
     """The library's ceiling over sizes on all threads, at one size on one core; what edges cost."""
     for name, (scope, threads) in product(draft.precisions, draft.scopes):
@@ -170,17 +174,14 @@ def gemm(draft: Draft) -> None:
             draft.add(Planned(square, 1, CAP_PI, P75, 0.01, 4e-3, 0.08, 5, visits=visits))
         for m, n, k in sizes.oblong_matrices(draft.memory) if draft.detail and scope == "all" else ():
             oblong = replace(point, variant="oblong", sizes={"m": m, "n": n, "k": k})
-            draft.add(Planned(oblong, 1, CAP_PI, P75, 0.02, 1e-3, 0.03, 8))
-
-
-NEAR_ROUNDS = 3
+            draft.add(Planned(oblong, 1, CAP_PI, P75, 0.02, 1e-3, 0.03, 8, times=FEW_ROUNDS))
 
 
 def workloads(draft: Draft, found: Sequence[Point]) -> None:
     """Real workloads, at least one whole execution a repetition."""
     for point in found:
         if point.level != "DRAM":  # what its own instructions take, with operands in a cache
-            draft.add(Planned(point, 1, CAP_CURVE, MEDIAN, 0.02, 1e-3, 0.02, 20, times=NEAR_ROUNDS))
+            draft.add(Planned(point, 1, CAP_CURVE, MEDIAN, 0.02, 1e-3, 0.02, 20, times=FEW_ROUNDS))
             continue
         visits = 2 if draft.detail else 1
         draft.add(Planned(point, 1, CAP_CURVE, MEDIAN, 0.02, 1e-3, 0.08, 5, visits=visits))

@@ -160,19 +160,30 @@ def matrix_sizes(threads: int, memory: float, dense: bool) -> list[int]:
 
 
 RAGGED = (
+    (13, 17, 11),
     (23, 29, 19),
+    (31, 97, 29),
     (47, 53, 61),
+    (29, 137, 61),
+    (127, 19, 67),
     (101, 89, 97),
+    (113, 127, 131),
+    (107, 103, 23),
     (509, 491, 13),
     (487, 11, 521),
     (17, 503, 479),
+    (1511, 23, 29),
+    (19, 2003, 31),
     (4099, 37, 53),
     (43, 3989, 61),
     (59, 41, 4001),
+    (103, 31, 2503),
 )
 """m, n, k of products that show what edges cost: small, thin in each way, long in each way.
 
 Primes, since most sizes of real work fill no register tile; even ones alone would flatter by a fifth.
+Small ones on both sides of the work at which a library starts its threads, since that step, the speed of
+one thread and the cost of a call would otherwise follow the noise of a single size.
 """
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.errors import FileError, UsageError
-from bench.prediction import asked, limits, products, works
+from bench.prediction import asked, limits, placed, products, works
 from bench.prediction.estimate import Prediction, largest, spread
 from bench.prediction.works import Load
 from bench.profile.records import Interval, Precision, Profile
 from bench.report import heading
+from kernels.launch import BY_BLAS
 from kernels.spec import ITEM_BYTES
 
 LIBRARY = " library"
@@ -56,10 +57,11 @@ def gemm(
 ) -> tuple[Prediction, ...]:
     """Every product by the efficiency curve of its library, never faster than its bytes on the roof."""
     precision = precision_of(profile, name, True, threads)
-    measured = products.measured(profile, precision, threads)
+    cpu = _is_cpu(profile)  # a GPU's precisions run on different units, each with kernels of its own
+    measured = (products.together if cpu else products.measured)(profile, precision, threads)
     if not measured:
         raise FileError("this profile holds no matrix products: run the gemm family, then predict again")
-    curve = products.fitted(measured, threads if _is_cpu(profile) else 1)
+    curve = products.fitted(measured, threads if cpu else 1)
     return tuple(_product(profile, curve, precision, threads, shape) for shape in shapes)
 
 
@@ -86,16 +88,17 @@ def _product(
     if floor > value:
         value, binds = floor, "memory"
         notes.append("its bytes take longer than the curve says: the measured bandwidth decides")
-    interval = Interval(value) if curve.width is None else spread(value, curve.width)
+    width = curve.width(m, n, k)
+    interval = Interval(value) if width is None else spread(value, width)
     if curve.bounds_only(m, n, k):
         interval = Interval(value, interval.low or value)
         notes.append("an edge is shorter than any measured: what a call and its edges cost is not known")
-    if curve.width is None:
+    if width is None:
         notes.append(f"no interval: {len(curve.shapes)} measured sizes leave none over to check the curve on")
     if beyond := curve.beyond(m, n, k):
         notes.append(f"extrapolated from the measured edges: {beyond}")
     notes += limits.beyond_memory(profile, load.footprint)
-    interval, said, bound = limits.above_start(profile, threads, interval, notes)
+    interval, said, bound = limits.above_start(profile, threads, interval, notes, BY_BLAS)
     on_roof = found.seconds(load.flops, load.bytes)
     error = "" if curve.error is None else f", error at left-out sizes {curve.error:.0%}"
     basis = f"{len(curve.shapes)} measured products, {curve.form} form{error}"
@@ -137,7 +140,7 @@ def zoo(
         precision = Precision.of(found.precision)
         load = Load(precision, threads, work.flops, reads, writes, size, found.in_place, level)
         shown = "x".join(str(v) for key, v in sizes.items() if key != "sets")
-        answers.append(works.workload(profile, found.name, load, f"{found.name} {shown}"))
+        answers.append(placed.workload(profile, found.name, load, f"{found.name} {shown}"))
     return tuple(answers)
 
 

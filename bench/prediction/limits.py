@@ -6,13 +6,19 @@ from collections.abc import Sequence
 
 from bench.profile.records import Interval, Profile
 from bench.report.units import capacity, duration
+from bench.workloads.roof import started
 
 STARTS = ("team", "plain")
 """Ways of starting nothing, of a team of threads and of a GPU's kernel, that a single execution pays."""
 
 
-def start(profile: Profile, threads: int) -> Interval | None:
-    """Measured T0 in s of an empty launch on so many threads (SMs), None where it was not measured."""
+def start(profile: Profile, threads: int, runner: str = "") -> Interval | None:
+    """Measured T0 in s of an empty launch on so many threads (SMs), None where it was not measured.
+
+    runner: the implementation of a workload, whose own T0 counts where it was measured
+    """
+    if own := started(runner, threads, profile.ceilings) if runner else None:
+        return own
     found = [
         c.estimate
         for c in profile.ceilings
@@ -22,10 +28,10 @@ def start(profile: Profile, threads: int) -> Interval | None:
 
 
 def above_start(
-    profile: Profile, threads: int, seconds: Interval, notes: Sequence[str]
+    profile: Profile, threads: int, seconds: Interval, notes: Sequence[str], runner: str = ""
 ) -> tuple[Interval, tuple[str, ...], str]:
     """The time as a bound where it is shorter than T0, with the note and what binds ("" otherwise)."""
-    empty = start(profile, threads)
+    empty = start(profile, threads, runner)
     if empty is None or seconds.value >= empty.value:
         return seconds, tuple(notes), ""
     note = f"shorter than starting it ({duration(empty.value)}): one execution alone takes that on top"

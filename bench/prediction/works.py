@@ -1,14 +1,7 @@
-"""Work of known FLOP and bytes on a measured roof: any F and Q, and the workloads of the zoo at any size.
-
-A workload has more to do than its FLOP count says: exp, gathers, packing. Where the profile placed it,
-that is carried over: with its operands in a cache its time is that of its own instructions, so it gives
-the rate that stands in the place of pi; from DRAM it gives kappa, measured time over the time on the roof
-with that rate. kappa is taken at the footprint asked for, linear in the logarithm of the footprint.
-"""
+"""Work of known FLOP and bytes on a measured roof: where its operands lie, which roof it stands under."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -18,11 +11,11 @@ from bench.fitting.intervals import student
 from bench.prediction import limits
 from bench.prediction.estimate import Prediction, log_width, spread
 from bench.prediction.nominal import nominal
-from bench.profile.records import Curve, Interval, Placement, Precision, Profile
+from bench.profile.records import Curve, Interval, Precision, Profile
 from bench.workloads.roof import READ_FRACTION, Roof, binding, fit_of, roof, scaled
 
 BETWEEN = 0.5
-"""Share of the difference of two kappas that a size half way between their footprints may err by."""
+"""Share of the difference of two neighbours that what lies half way between them may err by."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +43,11 @@ class Load:
     def read_fraction(self) -> float:
         """Share of the traffic that is loads; 1 where nothing moves."""
         return self.reads / self.bytes if self.bytes else 1.0
+
+
+def footprint(reads: float, writes: float, in_place: bool) -> float:
+    """Bytes of the operands: what is written lies over what is read where the workload works in place."""
+    return max(reads, writes) if in_place else reads + writes
 
 
 # where the operands lie
@@ -149,7 +147,7 @@ def _check(profile: Profile, load: Load, found: Roof, level: str) -> None:
         raise UsageError(f"no beta of {level} in this profile; measured: {', '.join(levels)}")
 
 
-def _shape_error(profile: Profile, load: Load) -> float:
+def shape_error(profile: Profile, load: Load) -> float:
     """Half-width (log) of the form itself: t times its residuals, each as if left out of the fit."""
     fit = fit_of(load.precision, load.threads, load.in_place, profile.curves)
     points = [len(c.points) for c in profile.curves if fit in c.fits] if fit else []
@@ -164,7 +162,7 @@ def plain(profile: Profile, load: Load, what: str) -> Prediction:
     """The time of a load on its roof, by the chosen form of the sweep where there is one."""
     found, level = roof_of(profile, load)
     value = found.seconds(load.flops, load.bytes)
-    notes = [_of_level(load, level)] if level != "DRAM" else []
+    notes = [of_level(load, level)] if level != "DRAM" else []
     interval = _roof_interval(profile, load, found, level, value)
     if found.fit is None and load.flops and load.bytes:
         notes.append("no fitted sweep: overlap is not known, the interval reaches to a serial run")
@@ -175,7 +173,8 @@ def plain(profile: Profile, load: Load, what: str) -> Prediction:
     return prediction(profile, load, level, what, interval, found, value, f"roof, {form}", said, binds)
 
 
-def _of_level(load: Load, level: str) -> str:
+def of_level(load: Load, level: str) -> str:
+    """In words, why the operands lie in a level."""
     return f"the level {level} was named" if load.level else f"the operands fit into {level}"
 
 
@@ -184,7 +183,7 @@ def _roof_interval(profile: Profile, load: Load, found: Roof, level: str, value:
     share = compute / (compute + memory) if compute + memory else 0.0
     parts = (share * log_width(found.pi), (1 - share) * log_width(found.beta))
     mixed = (1 - share) * _mix_error(profile, load, level)
-    return spread(value, *parts, mixed, _shape_error(profile, load))
+    return spread(value, *parts, mixed, shape_error(profile, load))
 
 
 def _mix_error(profile: Profile, load: Load, level: str) -> float:
@@ -232,97 +231,3 @@ def prediction(
         nominal_seconds=nominal(profile, load.precision, load.threads).seconds(load.flops, load.bytes),
         notes=tuple(notes),
     )
-
-
-# workloads
-
-
-@dataclass(frozen=True)
-class Seen:
-    """One placement of a workload: its footprint (byte) and kappa, measured over modelled time."""
-
-    footprint: float
-    kappa: float
-    width: float
-
-
-def footprint(reads: float, writes: float, in_place: bool) -> float:
-    """Bytes of the operands: what is written lies over what is read where the workload works in place."""
-    return max(reads, writes) if in_place else reads + writes
-
-
-def workload(profile: Profile, name: str, load: Load, what: str) -> Prediction:
-    """The time of a workload of the zoo at any size, by its own placements where the profile has them."""
-    found, level = roof_of(profile, load)
-    on_roof = found.seconds(load.flops, load.bytes)
-    placed = [p for p in profile.placements if p.name == name and p.threads == load.threads]
-    if not placed:
-        return _unseen(profile, load, found, level, what, on_roof)
-    own = _own_rate(placed)
-    model = _with_rate(found, own, load.flops)
-    seen = sorted((_seen(profile, p, load.in_place, own) for p in placed), key=lambda s: s.footprint)
-    kappa, doubt = _kappa(seen, load.footprint)
-    value = kappa * model.seconds(load.flops, load.bytes)
-    beside = log_width(found.beta) if level == "DRAM" else 0.0
-    width = max(s.width for s in seen)
-    interval = spread(value, width, doubt, beside, _shape_error(profile, load) / 2)
-    basis = f"placed at {len(seen)} size{'s' * (len(seen) > 1)}, {value / on_roof:.2g}x its roof"
-    notes = [_of_level(load, level)] if level != "DRAM" else limits.beyond_memory(profile, load.footprint)
-    if own is None and level != "DRAM":
-        interval = Interval(value, min(value, _least(profile, load, found, on_roof)))
-        notes.append("it was placed from DRAM only: its own rate in a cache is not known")
-    if not seen[0].footprint / 2 <= load.footprint <= seen[-1].footprint * 2:
-        notes.append("extrapolated: beyond the sizes that were placed")
-    interval, said, binds = limits.above_start(profile, load.threads, interval, notes)
-    binds = binds or binding(load.flops, load.bytes, model)
-    return prediction(profile, load, level, what, interval, model, on_roof, basis, said, binds)
-
-
-def _least(profile: Profile, load: Load, found: Roof, on_roof: float) -> float:
-    """The lower end of the time on the roof itself."""
-    widths = (log_width(found.pi), log_width(found.beta), _shape_error(profile, load))
-    return on_roof / math.exp(math.hypot(*widths))
-
-
-def _unseen(profile: Profile, load: Load, found: Roof, level: str, what: str, on_roof: float) -> Prediction:
-    interval = Interval(on_roof, _least(profile, load, found, on_roof))
-    notes = ["this profile did not place it: the time on its roof is the least, not the likely one"]
-    notes += limits.beyond_memory(profile, load.footprint)
-    interval, said, binds = limits.above_start(profile, load.threads, interval, notes)
-    return prediction(profile, load, level, what, interval, found, on_roof, "its roof alone", said, binds)
-
-
-def _own_rate(placed: Sequence[Placement]) -> float | None:
-    """FLOP (byte without arithmetic) a second with operands in a cache, None if it was not placed there."""
-    near = [p for p in placed if p.level != "DRAM"]
-    return max(((p.flops or p.bytes) / p.seconds.value for p in near), default=None)
-
-
-def _with_rate(found: Roof, own: float | None, flops: float) -> Roof:
-    """The roof with the workload's own rate as pi, or as a limit of beta where there is no arithmetic."""
-    if own is None:
-        return found
-    if flops:
-        return replace(found, pi=Interval(own))
-    beta = own if found.beta is None else min(own, found.beta.value)
-    return replace(found, beta=Interval(beta))
-
-
-def _seen(profile: Profile, p: Placement, in_place: bool, own: float | None) -> Seen:
-    size = footprint(p.bytes_read, p.bytes_written, in_place)
-    load = Load(p.precision, p.threads, p.flops, p.bytes_read, p.bytes_written, size, in_place)
-    found, _ = roof_of(profile, load)
-    modelled = _with_rate(found, own, p.flops).seconds(p.flops, p.bytes)
-    return Seen(size, p.seconds.value / modelled, log_width(p.seconds))
-
-
-def _kappa(seen: Sequence[Seen], size: float) -> tuple[float, float]:
-    """kappa at a footprint, and half the difference of its neighbours where it lies between them."""
-    for near, far in itertools.pairwise(seen):
-        if near.footprint <= size <= far.footprint:
-            share = math.log(size / near.footprint) / math.log(far.footprint / near.footprint)
-            step = math.log(far.kappa / near.kappa)
-            doubt = BETWEEN * abs(step) * min(share, 1 - share) * 2
-            return near.kappa * math.exp(share * step), doubt
-    end = seen[0] if size < seen[0].footprint else seen[-1]
-    return end.kappa, 0.0

@@ -21,6 +21,9 @@ class FormatError(ValueError):
 LEAVES = {str, int, bool, type(None)}
 """Types whose values are JSON values as they are."""
 
+SCALARS = LEAVES | {float}
+"""Types of single values, finite numbers as all JSON has them."""
+
 
 @cache
 def _names(kind: type[Any]) -> tuple[str, ...]:
@@ -45,8 +48,18 @@ def plain(value: Any, where: str = "record") -> Any:
 
 
 def dumps(value: Any, indent: int | None = None) -> str:
-    """Strict JSON text of a record or of plain values."""
-    return json.dumps(plain(value), indent=indent, allow_nan=False, ensure_ascii=False)
+    """Strict JSON text of a record or of plain values; FormatError names what JSON cannot carry."""
+    try:
+        return json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=False, default=_members)
+    except (TypeError, ValueError):  # `plain` says what is wrong, and where
+        return json.dumps(plain(value), indent=indent, allow_nan=False, ensure_ascii=False)
+
+
+def _members(value: Any) -> dict[str, Any]:
+    """Of a record or a mapping that is no dict, for the encoder; TypeError for anything else."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    return {name: getattr(value, name) for name in _names(typing.cast(Any, type(value)))}
 
 
 def _refuse_constant(text: str) -> Any:
@@ -96,6 +109,8 @@ def _typed(hint: Any, value: Any, where: str) -> Any:
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise FormatError(f"{where} must be an array")
+        if args[0] in SCALARS and all(type(v) is args[0] for v in value):
+            return tuple(value)  # repetitions: thousands of numbers, one look at each
         return tuple(_typed(args[0], v, f"{where}[{i}]") for i, v in enumerate(value))
     if dataclasses.is_dataclass(hint):
         return decode(typing.cast(type[Any], hint), value, where)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,9 @@ from bench.triage.finding import Finding
 
 NOTHING = "nothing found: no number is above what is possible, far below, or at odds with the others"
 
+MOST, LINES, COLUMNS = 6, 3, 100
+"""Findings that are printed, and lines of how many columns each may take; profile.json holds all of all."""
+
 
 def triage(profile: Profile) -> Iterator[Text | Table]:
     """The section of a profile's findings; one line where there are none, nothing in an older profile."""
@@ -23,7 +27,11 @@ def triage(profile: Profile) -> Iterator[Text | Table]:
     yield grid.section("Triage", f"{len(found)} finding{'s' * (len(found) != 1)}" if found else "")
     if not found:
         yield Text(NOTHING, style="dim")
-    yield from _lines((str(f["cause"]), str(f["sentence"]), str(f["remedy"])) for f in found)
+    shown = found if len(found) <= MOST else found[: MOST - 1]
+    yield from _lines((str(f["cause"]), str(f["sentence"]), str(f["remedy"])) for f in shown)
+    if left := found[len(shown) :]:
+        causes = ", ".join(dict.fromkeys(str(f["cause"]) for f in left))
+        yield Text(f"and {len(left)} more ({causes}), in facts.findings of profile.json", style="dim")
 
 
 def of_file(found: Sequence[Finding]) -> Iterator[Text]:
@@ -35,4 +43,17 @@ def of_file(found: Sequence[Finding]) -> Iterator[Text]:
 
 def _lines(rows: Iterable[tuple[str, str, str]]) -> Iterator[Text]:
     for cause, sentence, remedy in rows:
-        yield Text.assemble((cause, "bold yellow"), f": {sentence}. Try: {remedy}.")
+        yield Text.assemble((cause, "bold yellow"), f": {_cut(cause, sentence, remedy)} Try: {remedy}.")
+
+
+def _cut(cause: str, sentence: str, remedy: str) -> str:
+    """As many words of the sentence as fit beside its cause and its remedy."""
+    words, said = sentence.split(" "), f"{sentence}."
+    while len(words) > 1 and not _fits(f"{cause}: {said} Try: {remedy}."):
+        words.pop()
+        said = " ".join(words).rstrip(",;:") + " …"
+    return said
+
+
+def _fits(text: str) -> bool:
+    return len(textwrap.wrap(text, COLUMNS, break_long_words=False, break_on_hyphens=False)) <= LINES

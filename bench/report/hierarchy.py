@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from bench.fitting import offload
-from bench.profile.records import Ceiling, Curve, Profile
-from bench.report import grid, roofs
+from bench.profile.records import Ceiling, Curve, Interval, Profile
+from bench.report import grid, level_remarks, pipelines, roofs, starts
 from bench.report.grid import NUMBERS, WORDS, Side
 from bench.report.units import bare, capacity, duration, number, percent, plus_minus, si
 
@@ -36,31 +36,26 @@ LINKS: tuple[tuple[str, Side], ...] = (
     ("95 %", NUMBERS),
     ("bus β", NUMBERS),
     ("α", NUMBERS),
+    ("95 %", NUMBERS),
     ("n½", NUMBERS),
     ("verdict", WORDS),
 )
 
-PIPELINES: tuple[tuple[str, Side], ...] = (
-    ("overlap, way, T_c/T_m", WORDS),
-    ("T_c", NUMBERS),
-    ("T_m", NUMBERS),
-    ("serial", NUMBERS),
-    ("max law", NUMBERS),
-    ("measured", NUMBERS),
-    ("chunks", NUMBERS),
-    ("predicted", NUMBERS),
-    ("ω", NUMBERS),
-)
-
-POSSIBLE = (-0.25, 1.25)
-"""Overlaps beyond these say that the whole was not measured under the conditions of its parts."""
-
-WIDE_OMEGA = 0.25
-"""Half-width of an overlap from which its interval says more than its value."""
+BUS = 5
+"""Column of LINKS with the bus bandwidth, which only collectives have; alpha and its width follow."""
 
 FLOWS = ("host link", "device", "peer", "NUMA", "storage", "page cache", "network")
 """Links in the order of the report, by the first word of their name; others behind them."""
 
+
+AN_SM = " an SM"
+"""End of the mode of an intensity sweep at low occupancy."""
+
+SEEN = 0.1
+"""Share of beta that the largest smallest kernel must reach for its V / beta to be seen beside T0."""
+
+MOST_TWO_LINES = 3
+"""Links whose change of lines is told; all are in the profile."""
 
 BY_GPUS = " by GPUs"
 """End of the mode of a curve that counts GPUs, not the units of one."""
@@ -71,20 +66,21 @@ def part(profile: Profile) -> Iterable[Text | Table]:
     deeper = [c for c in profile.ceilings if c.quantity in ("latency", "t0", "capacity") or roofs.is_link(c)]
     if not deeper:
         return
-    yield grid.section("Memory and links", "α: time of the smallest transfer; n½: size at half of β")
+    note = "holds: one instance; α: time of the smallest transfer; n½: size at half of β"
+    yield grid.section("Memory and links", note)
     yield grid.table(LEVELS, (_level(name, profile) for name in _levels(profile)))
-    yield from (Text(line, style="dim") for line in (*_about_levels(profile), *_about_parallelism(profile)))
+    lines = (*level_remarks.remarks(profile), *_about_parallelism(profile), *_occupancies(profile))
+    yield from (Text(line, style="dim") for line in lines)
     rows = list(_links(profile))
+    if any(row[BUS] for row in rows):
+        rows = [(*row[: BUS + 2], "", *row[BUS + 3 :]) for row in rows]  # no room for the width of alpha
     if rows:
         yield Text()
         yield grid.table(LINKS, rows)
         yield Text("links count one way; both ways at once is the sum of the two", style="dim")
-        yield from (Text(line, style="dim") for line in _spreads(profile))
+        yield from (Text(line, style="dim") for line in (*_spreads(profile), *_two_lines(profile)))
     yield from (Text(line, style="dim") for line in (*_collectives(profile), *_launches(profile)))
-    pipelines = [c for c in profile.curves if c.kind == "overlap" and "omega" in c.plateaus]
-    if pipelines:
-        yield Text()
-        yield grid.table(PIPELINES, map(_pipeline, pipelines))
+    yield from pipelines.part(profile)
     yield from (Text(line, style="dim") for line in _misfit(profile))
 
 
@@ -142,23 +138,6 @@ def _cycles(latency: Ceiling | None, profile: Profile) -> str:
     return number(latency.estimate.value * clock) if clock else ""
 
 
-def _about_levels(profile: Profile) -> Iterator[str]:
-    """What the staircases say beyond the table: explained and unnamed levels, and those that do not show."""
-    said: dict[str, list[str]] = {}
-    for curve in profile.curves:
-        if curve.kind not in ("cache", "latency") or "levels" not in curve.plateaus:
-            continue
-        each = f" by each of {curve.threads}" if curve.threads > 1 else ""
-        sweep = f"{curve.mode}{each}" if curve.kind == "cache" else "latency"
-        for level in curve.plateaus["levels"]:
-            if level["why"] != "as reported" and level["why"] != "behind all reported caches":
-                name = level["name"] or f"a level up to {capacity(level['to_bytes'])}"
-                said.setdefault(f"{name}: {level['why']}", []).append(sweep)
-        for name in curve.plateaus.get("not_visible", ()):
-            said.setdefault(f"{name}: not visible with this access pattern", []).append(sweep)
-    yield from (f"{text} ({', '.join(dict.fromkeys(sweeps))})" for text, sweeps in said.items())
-
-
 def _about_parallelism(profile: Profile) -> Iterator[str]:
     """Bytes in flight beside Little's law, and how rates grow with cores or SMs."""
     for curve in profile.curves:
@@ -189,6 +168,19 @@ def _scaled(curves: Sequence[Curve], profile: Profile) -> Iterator[str]:
         ends.setdefault((curve.points[0].x, curve.points[-1].x, unit), []).append(gain)
     for (few, many, unit), times in ends.items():
         yield f"{many:.0f} {unit}s over {few:.0f}: {', '.join(times)}"
+
+
+def _occupancies(profile: Profile) -> Iterator[str]:
+    """p of an intensity sweep with few threads an SM beside that with all that fit."""
+    mixes = [c for c in profile.curves if c.kind == "mix"]
+    for few in (c for c in mixes if c.mode.endswith(AN_SM)):
+        mode, _, blocks = few.mode.rpartition(", ")
+        full = next((c for c in mixes if c.mode == mode and c.precision == few.precision), None)
+        fits = [next((f for f in c.fits if f.form == "p-norm"), None) for c in (few, full) if c]
+        told = [f"p {number(f.p, 2)} (ω {f.omega.value:.2f})" for f in fits if f and f.p]
+        if len(told) == 2:
+            sweep = f"{few.precision.label} {mode}"
+            yield f"overlap within a kernel, {sweep}: {told[0]} with {blocks}, {told[1]} full"
 
 
 def _size(value: float) -> str:
@@ -243,7 +235,7 @@ def _link(key: tuple[str, ...], curves: Sequence[Curve], profile: Profile) -> Se
     if not fitted:
         points = [p for c in curves for p in c.points]
         best, least = max(p.estimate.value for p in points), min(p.seconds for p in points)
-        told = f"≥ {si(best, 'byte/s')}", "", "", f"≤ {duration(least)}", ""
+        told = f"≥ {si(best, 'byte/s')}", "", "", f"≤ {duration(least)}", "", ""
         return (name, access, how, *told, "too few sizes to fit")
     middle = sorted(fitted, key=lambda f: f["beta"])[len(fitted) // 2]
     ceiling = _ceiling_of(middle, profile)
@@ -255,9 +247,29 @@ def _link(key: tuple[str, ...], curves: Sequence[Curve], profile: Profile) -> Se
         plus_minus(ceiling.estimate.half_width) if ceiling else "",
         si(middle["bus_beta"], "byte/s") if middle.get("bus_beta") else "",
         duration(middle["alpha_s"]),
+        plus_minus(_alpha(middle).half_width),
         _size(middle["half_bytes"]),
         roofs.verdict(ceiling) if ceiling else f"not reached: {percent(middle['reached_share'])}",
     )
+
+
+def _alpha(found: Mapping[str, Any]) -> Interval:
+    return Interval(found["alpha_s"], found["alpha_low"], found["alpha_high"])
+
+
+def _two_lines(profile: Profile) -> Iterator[str]:
+    """Links that change with the size of a transfer: alpha is of the one line, beta of the other."""
+    found: dict[str, tuple[float, float]] = {}
+    for curve in profile.curves:
+        known = curve.plateaus
+        if curve.kind in ("link", "collective") and len(known.get("lines", ())) > 1:
+            (start, slow), (later, fast) = known["lines"]
+            crossing = (later - start) / (1 / slow - 1 / fast) if slow != fast else 0.0
+            name = " ".join(dict.fromkeys((str(known["level"]).split(" ")[0], known["kernel"])))
+            found.setdefault(name, (slow, crossing))
+    each = [f"{name} {si(beta, 'byte/s')} below {_size(volume)}" for name, (beta, volume) in found.items()]
+    if each:
+        yield f"two lines, α of the first, β and n½ behind it: {', '.join(each[:MOST_TWO_LINES])}"
 
 
 def _ceiling_of(found: Mapping[str, Any], profile: Profile) -> Ceiling | None:
@@ -274,46 +286,17 @@ def _collectives(profile: Profile) -> Iterator[str]:
 
 def _launches(profile: Profile) -> Iterator[str]:
     """T0 of each way of starting something, and the smallest useful kernel."""
-    empty = [c for c in profile.ceilings if c.quantity == "t0" and c.kernel == "empty"]
-    parts = []
-    for c in sorted(empty, key=lambda c: -c.threads):
-        count = f" on {c.threads}" if len({e.threads for e in empty if e.variant == c.variant}) > 1 else ""
-        parts.append(f"{c.variant}{count} {duration(c.estimate.value)}")
-    if parts:
-        yield f"T₀, starting nothing: {', '.join(parts)}"
+    yield from starts.starts(profile)
     for curve in profile.curves:
         found = curve.plateaus
         if curve.kind == "launch" and "beta" in found:
+            if found["reached_share"] < SEEN:
+                told = f"{duration(found['alpha_s'])}, work not seen"
+                yield f"smallest useful kernel, {found['variant']}: {told}"
+                continue
             line = f"T = {duration(found['alpha_s'])} + V / {si(found['beta'], 'byte/s')}"
             half = f"half of it work at {_size(found['half_bytes'])}"
             yield f"smallest useful kernel, {found['variant']}: {line}, {half}"
-
-
-def _pipeline(curve: Curve) -> Sequence[str]:
-    found = curve.plateaus
-    balance = found["compute_seconds"] / found["movement_seconds"]
-    return (
-        f"{found['level']} {found['access']}, {number(balance, 2)}x",
-        duration(found["compute_seconds"]),
-        duration(found["movement_seconds"]),
-        duration(found["serial_seconds"]),
-        duration(found["max_seconds"]),
-        duration(found["best_seconds"]),
-        str(found["best_chunks"]),
-        str(found["predicted_chunks"]),
-        _omega(found),
-    )
-
-
-def _omega(found: Mapping[str, Any]) -> str:
-    """The overlap with its half-width; a wide interval by its ends, which are not evenly about it."""
-    if not POSSIBLE[0] < found["omega"] < POSSIBLE[1]:
-        return "cannot tell"
-    low, high = found["omega_low"], found["omega_high"]
-    if low is None:
-        return f"{found['omega']:.2f}"
-    half = (high - low) / 2
-    return f"{low:.2f} to {high:.2f}" if half > WIDE_OMEGA else f"{found['omega']:.2f} ± {half:.2f}"
 
 
 def _misfit(profile: Profile) -> Iterator[str]:

@@ -1,26 +1,42 @@
-"""Plots of the hierarchy: staircases over working sets, links over sizes, concurrency, cores, overlap."""
+"""Plots of the hierarchy: the roofs of all levels and links, below them a panel for every kind of sweep."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.profile.records import Curve, Profile
-from bench.report import heading, paint
+from bench.profile.records import Curve, CurvePoint, Profile
+from bench.report import heading, hierarchy_curves, hierarchy_roof, level_strip, paint, panels
+from bench.report.hierarchy_curves import BY_GPUS
 from bench.report.labels import shorten
+from bench.report.panels import fix_names, head_line, panel
 from bench.report.plot import DPI, STYLE, save, ticked
-from bench.report.units import PREFIXES, SYMBOLS, capacity, prefix, si
+from bench.report.units import PREFIXES, SYMBOLS, capacity, prefix
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PANEL_WIDTH, PANEL_HEIGHT, HEAD = 5.2, 3.7, 0.7
+PANEL_WIDTH, PANEL_HEIGHT, HEAD = 5.2, 3.7, 0.4
 """Inches of a panel, and of the title."""
 
-LINES = 7
+ROOF_HEIGHT = 5.0
+"""Inches of the chart of all roofs, above the panels."""
+
+LINES = 12
 """Most curves of a panel; the rest are counted in its legend."""
+
+MARKS = ("o", "s", "^")
+"""Marks of curves, which change when the colours begin again."""
+
+UNSURE = 2.0
+"""Factor from the value to an end of its interval from which a point is hollow, without a bar: on logarithmic
+axes such a bar would be all that is seen."""
+
+WHOLE, ONE_FOR_ALL = " whole", ", one for all"
+"""End of the mode of a sweep over a set that all SMs read, and of the title of its panel."""
 
 STEPS = 80
 """Points of a drawn law."""
@@ -38,18 +54,27 @@ TITLES = {
     "cache": "bandwidth by working set",
     "latency": "latency by working set",
     "concurrency": "bandwidth by bytes in flight",
-    "cores": "rate by cores or SMs in use",
+    "cores": "rate by {units} in use",
     "link": "links by size of a transfer",
     "collective": "collectives by size (algorithm bandwidth)",
     "overlap": "time by number of chunks",
     "launch": "smallest useful kernel",
 }
 
+PLACES = {"latency": "lower right", "cache": "lower left", "overlap": "upper right", "launch": "upper left"}
+"""Corners that no curve of a kind comes to."""
+
+MOST_ROOM = 0.45
+"""Share of a panel's height that its legend may take at most."""
+
+LEGEND_LINE = 0.045
+"""Share of a panel's height that a line of its legend takes."""
+
 AXES = {
-    "cache": "working set of a thread or SM in byte",
+    "cache": "working set of a {unit} in byte",
     "latency": "working set in byte",
     "concurrency": "bytes in flight",
-    "cores": "threads or SMs",
+    "cores": "{units}",
     "link": "bytes of a transfer",
     "collective": "bytes of the array",
     "overlap": "chunks",
@@ -63,7 +88,8 @@ def shown(profile: Profile) -> dict[str, list[Curve]]:
     for kind in KINDS:
         for curve in profile.curves:
             if curve.kind == kind and curve.points:
-                found.setdefault(f"{kind} {curve.unit}", []).append(curve)
+                own = next((end for end in (BY_GPUS, WHOLE) if curve.mode.endswith(end)), "")
+                found.setdefault(f"{kind} {curve.unit}{own}", []).append(curve)
     levels = any("levels" in c.plateaus for curves in found.values() for c in curves)
     return found if levels or any(not name.startswith("cache") for name in found) else {}
 
@@ -88,66 +114,87 @@ def figure(profile: Profile) -> Figure:
     matplotlib.rcdefaults()
     settings: Any = matplotlib.rcParams
     settings.update(STYLE)
-    panels = shown(profile)
-    columns = min(2, len(panels))
-    rows = -(-len(panels) // columns)
-    size = (PANEL_WIDTH * columns, PANEL_HEIGHT * rows + HEAD)
-    picture = Figure(figsize=size, dpi=DPI, layout="constrained")
+    kinds = shown(profile)
+    columns = min(2, len(kinds))
+    rows = -(-len(kinds) // columns)
+    above = ROOF_HEIGHT if hierarchy_roof.is_drawn(profile) else 0.0
+    height = PANEL_HEIGHT * rows + above + HEAD
+    picture = Figure(figsize=(PANEL_WIDTH * columns, height), dpi=DPI)
     FigureCanvasAgg(picture)
     title = " · ".join(filter(None, heading.title(profile)))
     warning = "SIMULATED, not measured · " if profile.simulated else ""
-    picture.suptitle(shorten([warning + title], 52 * columns)[0], x=0.01, ha="left", fontsize=10)
-    for place, curves in enumerate(panels.values(), 1):
-        _panel(picture.add_subplot(rows, columns, place), curves[0].kind, curves)
+    head_line(picture, shorten([warning + title], 52 * columns)[0])
+    if above:
+        _roof(picture, profile, rows)
+    unit = str(profile.facts.get("device", {}).get("facts", {}).get("unit", "thread"))
+    for place, (name, curves) in enumerate(kinds.items(), 1):
+        kind, own = curves[0].kind, "GPU" if name.endswith(BY_GPUS) else unit
+        words = {"unit": own, "units": f"{own}s"}
+        whole = name.endswith(WHOLE)
+        title = TITLES[kind].format(**words) + ONE_FOR_ALL * whole
+        axes = panel(picture, rows, columns, place, HEAD + above, title)
+        axes.set_xlabel("working set in byte" if whole else AXES[kind].format(**words))
+        _panel(axes, kind, curves)
     return picture
 
 
+def _roof(picture: Figure, profile: Profile, rows: int) -> None:
+    """The chart of all roofs across the figure, over so many rows of panels."""
+    width, height = picture.get_size_inches()
+    wide, high = width - panels.LEFT - panels.RIGHT, ROOF_HEIGHT - panels.TOP - panels.FOOT
+    foot = PANEL_HEIGHT * rows + panels.FOOT
+    box = (panels.LEFT / width, foot / height, wide / width, high / height)
+    axes = picture.add_axes(box, label="roofs")
+    axes.set_title("roofs of all levels and links", fontsize=8.5, loc="left", y=1.0)
+    fix_names(axes, panels.NAME_OF_X / high, panels.NAME_OF_Y / wide)
+    hierarchy_roof.draw(axes, profile, high / wide)
+    ticked(axes, 10.0 ** prefix(axes.get_ylim()[1] / hierarchy_roof.ABOVE, "FLOP/s")[0])
+
+
 def _panel(axes: Axes, kind: str, curves: Sequence[Curve]) -> None:
-    curves = _chosen(kind, curves)
+    curves = hierarchy_curves.chosen(kind, curves)
     unit, same = curves[0].unit, curves[:LINES]
     x = [p.x for c in same for p in c.points]
     y = [p.estimate.value for c in same for p in c.points]
-    axes.set(xscale="log", yscale="log", xlim=(min(x) / 1.3, max(x) * 1.3), ylim=(min(y) / 1.8, max(y) * 2.2))
+    low, high = _limits(kind, min(y), max(y), len(same))
+    axes.set(xscale="log", yscale="log", xlim=(min(x) / 1.3, max(x) * 1.3), ylim=(low, high))
     exponent = prefix(max(y), unit)[0]
     ticked(axes, 10.0**exponent)
-    axes.set_title(TITLES[kind], fontsize=8.5, loc="left")
-    axes.set_xlabel(AXES[kind])
     axes.set_ylabel(f"{PREFIXES[exponent]}{SYMBOLS.get(unit, unit)}")
     if kind in ("cache", "latency", "link", "collective", "launch", "concurrency"):
         _byte_ticks(axes, min(x), max(x))
     else:
         _whole_ticks(axes, x)
-    if max(y) / min(y) < FEW_DECADES:
+    if high / low < FEW_DECADES:
         _finer_ticks(axes, 10.0**exponent)
     for index, curve in enumerate(same):
-        _curve(axes, curve, paint.COLOURS[index % len(paint.COLOURS)])
+        _curve(axes, curve, paint.COLOURS[index % len(paint.COLOURS)], MARKS[index // len(paint.COLOURS)])
     if kind in ("cache", "latency"):
-        _levels(axes, same[0])
+        level_strip.write(axes, next((c for c in same if c.plateaus.get("levels")), same[0]))
     left = len(curves) - len(same)
-    where: Any = {"latency": "upper left", "cache": "upper right", "overlap": "upper right"}
+    corner: Any = PLACES.get(kind, "lower right")
     axes.legend(
         fontsize=SMALL,
-        loc=where.get(kind, "lower right"),
+        loc=corner,
         frameon=False,
-        title=f"and {left} more" if left else "",
+        labelspacing=0.25,
+        borderaxespad=0.3,
+        title=f"and {left} more in profile.json" if left else "",
         title_fontsize=SMALL,
     )
 
 
-def _chosen(kind: str, curves: Sequence[Curve]) -> list[Curve]:
-    """One pair of peers stands for all; reads come first."""
-    seen: set[tuple[str, ...]] = set()
-    found = []
-    for curve in sorted(
-        curves, key=lambda c: (c.mode != "read", -c.threads) if kind == "cache" else (False, 0)
-    ):
-        name = str(curve.plateaus.get("level", ""))
-        key = (name.split(" ")[0], str(curve.plateaus.get("access")), str(curve.plateaus.get("kernel")))
-        if kind == "link" and ">" in name and key in seen:
-            continue
-        seen.add(key)
-        found.append(curve)
-    return found
+def _limits(kind: str, least: float, most: float, lines: int) -> tuple[float, float]:
+    """Ends of the y axis with room for legend and levels where no curve is."""
+    low, high = math.log(least / 1.25), math.log(most * 1.35)
+    room = min(MOST_ROOM, LEGEND_LINE * (lines + 1))
+    if kind in ("cache", "latency"):
+        high += level_strip.SHARE / (1 - level_strip.SHARE) * (high - low)
+    elif kind in ("link", "collective", "cores"):
+        low -= room / (1 - room) * (high - low)
+    elif kind == "overlap":
+        high += room / (1 - room) * (high - low)
+    return math.exp(low), math.exp(high)
 
 
 def _byte_ticks(axes: Axes, low: float, high: float) -> None:
@@ -183,28 +230,43 @@ def _finer_ticks(axes: Axes, unit: float) -> None:
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / unit:g}"))
 
 
-def _curve(axes: Axes, curve: Curve, ink: str) -> None:
-    """Measured points with their intervals, and the law fitted to them."""
-    xs, ys = [p.x for p in curve.points], [p.estimate.value for p in curve.points]
-    lows = [y - (p.estimate.low or y) for p, y in zip(curve.points, ys, strict=True)]
-    highs = [(p.estimate.high or y) - y for p, y in zip(curve.points, ys, strict=True)]
+def _curve(axes: Axes, curve: Curve, ink: str, mark: str) -> None:
+    """Measured points with their intervals, hollow where these are wide, and the law fitted to them."""
     law = _law(curve)
-    line = "none" if law else "-"
-    style: dict[str, Any] = {
-        "fmt": "o",
-        "ms": 2.6,
-        "color": ink,
-        "elinewidth": 0.6,
-        "linestyle": line,
-        "lw": 0.8,
-    }
-    axes.errorbar(xs, ys, yerr=(lows, highs), label=shorten([_name(curve)], 58)[0], **style)
+    xs, ys = [p.x for p in curve.points], [p.estimate.value for p in curve.points]
+    name = shorten([hierarchy_curves.name(curve)], 58)[0]
+    axes.plot(xs, ys, color=ink, lw=0.8, linestyle="none" if law else "-", zorder=2)
+    for sure in (True, False):
+        own = [p for p in curve.points if _is_sure(p) == sure]
+        bars = [_bar(p) for p in own] if sure else []
+        style: dict[str, Any] = {"fmt": mark, "ms": 2.6, "color": ink, "elinewidth": 0.6, "lw": 0}
+        style |= {"mfc": ink if sure else "white", "mew": 0.7, "zorder": 3}
+        if own:
+            ends = list(zip(*bars, strict=True)) if bars else None
+            values = [p.estimate.value for p in own]
+            axes.errorbar([p.x for p in own], values, yerr=ends, label=name, **style)
+            name = ""
     if law:
         at = [xs[0] * (xs[-1] / xs[0]) ** (k / STEPS) for k in range(STEPS + 1)]
         axes.plot(at, [law(x) for x in at], color=ink, lw=0.9)
     if curve.kind == "overlap" and "omega" in curve.plateaus:
-        for name, dash in (("serial_seconds", ":"), ("max_seconds", (0, (4, 2)))):
-            axes.axhline(curve.plateaus[name], color=ink, lw=0.7, linestyle=dash)
+        for key, dash in (("serial_seconds", ":"), ("max_seconds", (0, (4, 2)))):
+            axes.axhline(curve.plateaus[key], color=ink, lw=0.7, linestyle=dash)
+
+
+def _is_sure(point: CurvePoint) -> bool:
+    """Whether an interval, where there is one, lies within a factor of its value."""
+    found = point.estimate
+    if found.low is None or found.high is None:
+        return True
+    return found.low > found.value / UNSURE and found.high < found.value * UNSURE
+
+
+def _bar(point: CurvePoint) -> tuple[float, float]:
+    """Lengths of the bar below and above a point; 0 without an interval."""
+    found = point.estimate
+    below = found.value - (found.low if found.low is not None else found.value)
+    return below, (found.high if found.high is not None else found.value) - found.value
 
 
 def _law(curve: Curve) -> Callable[[float], float] | None:
@@ -212,7 +274,8 @@ def _law(curve: Curve) -> Callable[[float], float] | None:
     found = curve.plateaus
     if curve.kind == "overlap" and "chunk_s" in found:
         total, longest, alpha = found["serial_seconds"], found["max_seconds"], found["chunk_s"]
-        return lambda k: float(longest + (total - longest) / k + k * alpha)
+        slowed = found.get("slowed", 1.0) * longest
+        return lambda k: float(slowed + (total - slowed) / k + k * alpha) if k > 1 else float(total)
     if "lines" not in found:
         return None
     pick = max if found["form"].startswith("maximum") else min
@@ -222,41 +285,3 @@ def _law(curve: Curve) -> Callable[[float], float] | None:
 
     twice = 2.0 if found["access"] in ("both", "exchange") and curve.kind == "link" else 1.0
     return seconds if curve.kind == "launch" else lambda x: twice * x / seconds(twice * x)
-
-
-def _name(curve: Curve) -> str:
-    found = curve.plateaus
-    if curve.kind == "cache":
-        return f"{curve.mode}, {curve.threads} at once"
-    if curve.kind in ("link", "collective") and "beta" in found:
-        return f"{curve.mode}: {si(found['beta'], 'byte/s')}"
-    if curve.kind == "overlap" and "omega" in found:
-        balance = found["compute_seconds"] / found["movement_seconds"]
-        told = f"ω {found['omega']:.2f}, best k {found['best_chunks']}"
-        return f"{found['level']} {found['access']}, compute {balance:.2g}x move: {told}"
-    if curve.kind == "concurrency" and curve.threads > 1:
-        return f"{curve.mode}, {curve.threads} at once"
-    return curve.mode
-
-
-def _levels(axes: Axes, curve: Curve) -> None:
-    """Levels of the first curve by name and value; what the system reports as dotted lines."""
-    top, bottom = axes.get_ylim()[1], axes.get_ylim()[0]
-    times = curve.unit == "s"
-    for level in curve.plateaus.get("levels", ()):
-        middle = (level["from_bytes"] * level["to_bytes"]) ** 0.5
-        text = f"{level['name'] or '?'}\n{si(level['value'], curve.unit)}"
-        y = level["value"] * (0.8 if times else 0.72)
-        style: dict[str, Any] = {"fontsize": SMALL, "color": paint.INK, "ha": "center", "va": "top"}
-        axes.text(middle, max(y, bottom * 1.1), text, **style)
-        if level["reported_bytes"]:
-            axes.axvline(level["reported_bytes"], color=paint.PALE, lw=0.6, linestyle=":", zorder=1)
-        if level["capacity_bytes"]:
-            upright: dict[str, Any] = {
-                "rotation": 90,
-                "fontsize": SMALL - 0.5,
-                "color": paint.PALE,
-                "ha": "right",
-            }
-            y, side = (bottom * 1.15, "bottom") if not times else (top / 1.15, "top")
-            axes.text(level["capacity_bytes"], y, f"{capacity(level['capacity_bytes'])} ", va=side, **upright)

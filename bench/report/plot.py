@@ -6,6 +6,7 @@ import math
 import os
 import textwrap
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bench.profile.records import Profile
 from bench.report import heading, lettering, paint
 from bench.report.labels import shorten
+from bench.report.panels import NAME_OF_X, NAME_OF_Y, fix_names
 from bench.report.scene import Scene, letter, scene
 from bench.report.units import PREFIXES, percent, prefix
 
@@ -61,8 +63,11 @@ def save(picture: Figure, svg: Path, png: Path) -> None:
         try:
             picture.savefig(beside, format=form, dpi=DPI, metadata={"Date": None} if form == "svg" else None)
             os.replace(beside, path)
+        except OSError as error:  # by the name that the user gave
+            raise OSError(error.errno, error.strerror or str(error), str(path)) from None
         finally:
-            beside.unlink(missing_ok=True)
+            with suppress(OSError):
+                beside.unlink(missing_ok=True)
 
 
 def figure(profiles: Sequence[Profile]) -> Figure:
@@ -105,6 +110,7 @@ def _frame(axes: Axes, shown: Scene) -> None:
     exponent, _ = prefix(shown.y[1] / 2, "FLOP/s")
     axes.set_xlabel("arithmetic intensity in FLOP/byte")
     axes.set_ylabel(f"performance in {PREFIXES[exponent]}FLOP/s")
+    fix_names(axes, NAME_OF_X / PLOT_HEIGHT, NAME_OF_Y / (WIDTH - LEFT - RIGHT))
     ticked(axes, 10.0**exponent)
 
 

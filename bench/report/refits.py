@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from bench.fitting.fit import can_fit
+from bench.fitting.reach import wanting
 from bench.importers import load
 from bench.importers.refit import ROUNDS, Refit, refit
 from bench.importers.sweep import Imported, Refused, Stated
@@ -17,30 +18,33 @@ from bench.profile.records import Interval
 from bench.report import findings, grid
 from bench.report.grid import NUMBERS, WORDS, Side
 from bench.report.labels import shorten
-from bench.report.units import UNKNOWN, bare, number, percent, plus_minus, si
+from bench.report.units import UNKNOWN, bare, number, percent, si
 from bench.triage import plain
 from bench.triage.refitted import refitted, theories
 
-WIDTH, NAME = 140, 36
+WIDTH, NAME = 100, 26
 """Columns of the text, and of the names of sweeps."""
 
 MOST_REFUSED = 20
 """Kinds of refused rows that are printed; JSON has every row."""
 
+EXACT, LEAST = 1e-9, 5e-4
+"""Shares below which a width is rounding alone, and below which its digits say nothing."""
+
 COLUMNS: tuple[tuple[str, Side], ...] = (
     ("sweep", WORDS),
-    ("points", NUMBERS),
+    ("n", NUMBERS),
     ("π", NUMBERS),
-    ("±", NUMBERS),
-    ("plateau", NUMBERS),
+    ("± %", NUMBERS),
+    ("seen", NUMBERS),
     ("β", NUMBERS),
-    ("±", NUMBERS),
-    ("plateau", NUMBERS),
+    ("± %", NUMBERS),
+    ("seen", NUMBERS),
     ("ridge", NUMBERS),
-    ("±", NUMBERS),
+    ("± %", NUMBERS),
     ("ω", NUMBERS),
-    ("rms", NUMBERS),
-    ("form", NUMBERS),
+    ("rms %", NUMBERS),
+    ("form", WORDS),
 )
 
 STATED: tuple[tuple[str, Side], ...] = (("stated", WORDS), ("value", NUMBERS), ("ridge below it", WORDS))
@@ -51,7 +55,9 @@ READING = {
     True: "±: 95 % interval over the rounds that the file names.",
     False: "±: 95 % interval from refits without each fifth of the points: one run says nothing of the next.",
 }
-PLATEAU = "plateau: median of the points beyond 4x the ridge. Ridge in FLOP/byte. GB = 1e9 byte. ω: overlap."
+PLATEAU = (
+    "n: points. seen: median of those beyond 4x the ridge. Ridge in FLOP/byte. GB = 1e9 byte. ω: overlap."
+)
 
 
 def looked_at(path: Path, name: str, drawn: tuple[Path, Path] | tuple[()]) -> tuple[dict[str, Any], str]:
@@ -97,7 +103,7 @@ def record(
 
 
 def render(path: Path, found: Sequence[tuple[Imported, Sequence[Refit]]], drawn: Sequence[Path]) -> str:
-    """The same as text of at most 140 columns."""
+    """The same as text of at most 100 columns."""
     from rich.console import Console
 
     console = Console(width=WIDTH, color_system=None, highlight=False, markup=False, emoji=False)
@@ -150,25 +156,37 @@ def _line(name: str, one: Refit) -> Sequence[str]:
     return (
         name,
         str(len(one.points)),
-        si(fit.pi.value, one.unit),
+        _open(fit.pi) + si(fit.pi.value, one.unit),
         _width(fit.pi),
         bare(beside.get("pi"), one.unit, fit.pi.value) or UNKNOWN,
-        si(fit.beta.value, "byte/s"),
+        _open(fit.beta) + si(fit.beta.value, "byte/s"),
         _width(fit.beta),
         bare(beside.get("beta"), "byte/s", fit.beta.value) or UNKNOWN,
-        number(fit.ridge.value),
+        _open(fit.ridge) + number(fit.ridge.value),
         _width(fit.ridge),
         number(fit.omega.value, 2),
-        percent(fit.rms),
+        _share(fit.rms),
         fit.form + (f" {number(fit.p, 2)}" if fit.p is not None else ""),
     )
 
 
 def _width(value: Interval) -> str:
-    """± of a value, or which way it is open."""
-    if value.half_width is not None:
-        return plus_minus(value.half_width)
-    return UNKNOWN if value.low is value.high is None else "at least" if value.high is None else "at most"
+    """Half-width of a value in percent."""
+    return UNKNOWN if value.half_width is None else _share(value.half_width)
+
+
+def _share(width: float) -> str:
+    """A width or residual in percent without the sign, as far as its digits mean something."""
+    if width < LEAST:
+        return "exact" if width < EXACT else "< 0.1"
+    return percent(width).removesuffix(" %")
+
+
+def _open(value: Interval) -> str:
+    """The sign before a value that is a bound."""
+    if (value.low is None) == (value.high is None):
+        return ""
+    return "≥ " if value.high is None else "≤ "
 
 
 def _said(one: Refit) -> str:
@@ -179,7 +197,7 @@ def _said(one: Refit) -> str:
         return "; ".join(filter(None, (one.chosen.limits, *counts)))
     if not one.points:
         return "no row of it can be used"
-    return "too few points for a fit" if can_fit() else "no fit: SciPy is not installed here"
+    return wanting(one.points) if can_fit() else "no fit: SciPy is not installed here"
 
 
 def _stated(ceilings: Sequence[Stated]) -> Iterable[Sequence[str]]:

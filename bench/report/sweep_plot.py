@@ -12,6 +12,7 @@ from bench.importers.sweep import Imported, Stated
 from bench.profile.roofline import attainable, fitted_rate
 from bench.report import paint
 from bench.report.labels import shorten
+from bench.report.panels import head_line, panel
 from bench.report.plot import DPI, STYLE, save, ticked
 from bench.report.units import PREFIXES, prefix, si
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 PANELS, COLUMNS, NAMED = 12, 3, 8
 """Most panels of a plot, panels side by side, and sweeps that a panel's legend names."""
 
-WIDTH, SINGLE, HEIGHT, HEAD = 4.6, 8.2, 4.0, 0.75
+WIDTH, SINGLE, HEIGHT, HEAD = 4.6, 8.2, 4.0, 0.5
 """Inches: width of a panel, of one that stands alone, its height, and the room for the title."""
 
 STEPS = 160
@@ -52,13 +53,14 @@ def figure(path: Path, found: Sequence[tuple[Imported, Sequence[Refit]]]) -> Fig
     columns = min(places, COLUMNS)
     rows = -(-places // columns)
     size = (SINGLE if columns == 1 else WIDTH * columns, HEIGHT * rows + HEAD)
-    picture = Figure(figsize=size, dpi=DPI, layout="constrained")
+    picture = Figure(figsize=size, dpi=DPI)
     FigureCanvasAgg(picture)
-    picture.suptitle(_title(path, found, 100 if columns > 1 else 84), x=0.01, ha="left", fontsize=10)
+    head_line(picture, _title(path, found, 100 if columns > 1 else 84))
     for place, (title, sweeps) in enumerate(shown.items(), 1):
-        _panel(picture.add_subplot(rows, columns, place), title, sweeps)
+        _panel(panel(picture, rows, columns, place, HEAD, shorten([title], 52)[0]), sweeps)
     if stated:
-        _stated(picture.add_subplot(rows, columns, places), stated)
+        title = "stated by the file, not measured here"
+        _stated(panel(picture, rows, columns, places, HEAD, title), stated)
     return picture
 
 
@@ -87,12 +89,12 @@ def _title(path: Path, found: Sequence[tuple[Imported, Sequence[Refit]]], limit:
     )
 
 
-def _panel(axes: Axes, title: str, sweeps: Sequence[Refit]) -> None:
+def _panel(axes: Axes, sweeps: Sequence[Refit]) -> None:
     """Points and fitted curves of one precision and mode."""
     x = [p.x for one in sweeps for p in one.points]
     y = [p.estimate.value for one in sweeps for p in one.points]
     unit = sweeps[0].unit
-    _frame(axes, title, (min(x) / 1.5, max(x) * 1.5), (min(y) / 2, max(y) * 2.5), unit)
+    _frame(axes, (min(x) / 1.5, max(x) * 1.5), (min(y) / 2, max(y) * 2.5), unit)
     for index, one in enumerate(sweeps):
         ink = paint.COLOURS[index % len(paint.COLOURS)]
         used = [p for p in one.points if not p.note]
@@ -126,7 +128,7 @@ def _stated(axes: Axes, ceilings: Sequence[Stated]) -> None:
     ridges = [top / c.value for c in slopes] or [1.0]
     x = (min(ridges) / 30, max(ridges) * 30)
     low = min([c.value * x[0] for c in slopes] or [top / 100])
-    _frame(axes, "stated by the file, not measured here", x, (low / 2, top * 4), "FLOP/s")
+    _frame(axes, x, (low / 2, top * 4), "FLOP/s")
     at = _spaced(*x)
     for index, c in enumerate(slopes):
         ink = paint.COLOURS[index % len(paint.COLOURS)]
@@ -142,10 +144,9 @@ def _stated(axes: Axes, ceilings: Sequence[Stated]) -> None:
     axes.legend(fontsize=6.5, loc="lower right", frameon=False)
 
 
-def _frame(axes: Axes, title: str, x: tuple[float, float], y: tuple[float, float], unit: str) -> None:
+def _frame(axes: Axes, x: tuple[float, float], y: tuple[float, float], unit: str) -> None:
     exponent, _ = prefix(y[1] / 2, unit)
     axes.set(xscale="log", yscale="log", xlim=x, ylim=y)
-    axes.set_title(shorten([title], 52)[0], fontsize=8.5, loc="left")
     axes.set_xlabel(f"arithmetic intensity in {unit.removesuffix('/s')}/byte")
     axes.set_ylabel(f"performance in {PREFIXES[exponent]}{unit}")
     ticked(axes, 10.0**exponent)

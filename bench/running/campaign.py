@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
-from bench.fitting.intervals import clean_rates, interval, quantile
+from bench.fitting.intervals import MIN_ROUNDS, clean_rates, interval, quantile
 from bench.fitting.pooled import work
 from bench.planning.planned import Plan, Planned
 from bench.planning.timebox import Allotment, Ledger, TimeBox, allot
@@ -197,7 +197,7 @@ class Campaign:
         points = self._shuffled(allotment.kept, number)
         cost = duration(self.ledger.round(allotment.kept, allotment.scale))
         text = f"{counted(len(allotment.kept), 'point')}, {cost}"
-        name = f"round {shown} of {of}" if kind == "planned" else f"extra round {shown}, widest intervals"
+        name = f"round {shown} of {of}" if kind == "planned" else f"extra round {shown}"
         self._begin(number, kind, len(points), text, name)
         spent = self.ledger.spent
         self.runner.open(number)
@@ -272,23 +272,31 @@ class Campaign:
     # -- what is still wide ------------------------------------------------------------------
 
     def extra_rounds(self, points: Sequence[Planned]) -> None:
-        """Spend what is left of the box on the ceilings whose intervals exceed their caps most."""
+        """Spend what is left of the box: see _wide, until all have converged."""
         for extra in range(EXTRA_ROUNDS):
             chosen = self._fitting(self._wide(self.history.worth_it(points)))
             if not chosen or not self._round("extra", Allotment(1, 1.0, tuple(chosen), ()), extra + 1, 0):
                 break
 
     def _wide(self, points: Sequence[Planned]) -> list[Planned]:
-        """Ceilings over their caps, the widest first."""
+        """Points with too few rounds for a verdict, ceilings over their caps, then what was planned for few.
+
+        Headlines come first, then the widest intervals.
+        """
         rates: dict[str, list[float]] = defaultdict(list)
+        rounds: dict[str, set[int]] = defaultdict(set)
         q = {p.key: p.q for p in points}
         for sample in self.store.samples:
             key = key_of(sample)
             if sample.round > 0 and key in q and (value := rate(sample, q[key])) is not None:
                 rates[key].append(value)
+                rounds[key].add(sample.round)
+        few = [p for p in points if 0 < len(rounds[p.key]) < MIN_ROUNDS and p.regime != "sustained"]
         widths = {key: interval(values).half_width for key, values in rates.items()}
-        over = {p.key: (widths.get(p.key) or 0.0) / p.cap for p in points if _is_ceiling(p)}
-        return sorted((p for p in points if over.get(p.key, 0.0) > 1.0), key=lambda p: -over[p.key])
+        over = {p.key: (widths.get(p.key) or 0.0) / p.cap for p in points if _is_ceiling(p) and p not in few}
+        wide = sorted((p for p in points if over.get(p.key, 0.0) > 1.0), key=lambda p: -over[p.key])
+        few.sort(key=lambda p: p.priority)
+        return [*(p for p in few if not p.times), *wide, *(p for p in few if p.times)]
 
     def _fitting(self, points: Sequence[Planned]) -> list[Planned]:
         """As many as one extra round may take."""
@@ -313,8 +321,8 @@ class Campaign:
             f"{kernel} {precision} ({scope}): {n} point{'s' * (n > 1)}, the time box ended first"
             for (kernel, precision, scope), n in groups.items()
         ]
-        usual = median(counts.values()) if counts else 0
-        few = sum(0 < counts[p.key] < usual / 2 for p in self.history.worth_it(points))
+        whole = self._complete()
+        few = sum(0 < counts[p.key] < p.rounds(whole) * p.visits / 2 for p in self.history.worth_it(points))
         return texts + ([f"{few} points were measured in fewer rounds than the rest"] if few else [])
 
 

@@ -70,11 +70,13 @@ def with_scratch(device: Device, runner: Runner, folder: Path, asked: bool = Fal
     """
     if device.id != "cpu" or not isinstance(runner, Children):
         return device
-    from bench.links import scratch
+    from bench.links import scratch, storage
 
     if asked and not folder.is_dir():
         why = "is a file" if folder.exists() else "does not exist"
         raise ResourceError(f"scratch folder {folder} {why}: make it, or name another with --scratch")
+    if asked:
+        scratch.demand(folder, storage.FILE_BYTES)
     place = scratch.existing(folder)
     runner.environment[scratch.VARIABLE] = str(place)
     return replace(device, facts={**device.facts, "scratch": scratch.described(place)})

@@ -14,6 +14,9 @@ LARGEST_BATCH = 16
 PATIENCE = 4.0
 """How many time limits the minimum number of repetitions may cost before it is given up."""
 
+EVIDENCE = tuple(f.name for f in fields(Repetitions))
+"""What there is of each repetition, in the order of the record."""
+
 
 def relative_half_width(rates: Sequence[float], q: float) -> float:
     """Half-width of the 95 % interval of quantile `q`, on the log scale as a share of the value.
@@ -31,9 +34,7 @@ def relative_half_width(rates: Sequence[float], q: float) -> float:
 
 def joined(first: Repetitions, second: Repetitions) -> Repetitions:
     """All repetitions of two batches in order."""
-    return Repetitions(
-        **{f.name: (*getattr(first, f.name), *getattr(second, f.name)) for f in fields(Repetitions)}
-    )
+    return Repetitions(*((*getattr(first, name), *getattr(second, name)) for name in EVIDENCE))
 
 
 @dataclass
@@ -67,11 +68,12 @@ class StopRule:
 
     def verdict(self, elapsed: float) -> str:
         """Why to stop after `elapsed` seconds, "" to go on."""
-        done, clean = len(self.repetitions), sum(self.repetitions.clean)
+        done = len(self.repetitions)
         if done < self.minimum:
             late = done > 0 and elapsed > PATIENCE * self.limit
             return f"time limit after {done} of {self.minimum} repetitions" if late else ""
-        rates = clean_rates(1.0, self.repetitions).rates
+        found = clean_rates(1.0, self.repetitions)
+        rates, clean = found.rates, found.total - found.disturbed
         if clean >= self.minimum and relative_half_width(rates, self.q) <= self.half_width:
             return "converged"
         return "time limit" if elapsed >= self.limit else ""

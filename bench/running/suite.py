@@ -24,7 +24,7 @@ from bench.running.campaign import FINISHED, Campaign
 from bench.running.opening import automatic, open_device, remarks, with_scratch
 from bench.running.progress import Screen, counted, duration
 from bench.running.runners import InProcess, Runner
-from bench.store import SAMPLES, Store, read_log, write_profile
+from bench.store import Store, Taken, read_log, write_profile
 
 SIMULATED_SAMPLES, FEWEST_SIMULATED, MOST_SIMULATED = 1000, 10, 30
 """Samples of a simulated run, and its rounds: they cost no device time, and an interval that decides after
@@ -212,10 +212,11 @@ def _created(results: Path, device: Device, options: Options, drafted: Plan) -> 
     }
     stamp = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     folder = results / f"{device.slug}-{device.state}" / f"{stamp}-{origin['label']}"
-    for again in range(2, 100):
-        if not (folder / SAMPLES).exists():
-            break
-        folder = folder.with_name(f"{stamp}-{origin['label']}-{again}")
+    for again in range(2, 100):  # jobs of an array begin in the same second on equal devices
+        try:
+            return Store.create(folder, header)
+        except Taken:
+            folder = folder.with_name(f"{stamp}-{origin['label']}-{again}")
     return Store.create(folder, header)
 
 

@@ -8,7 +8,7 @@
                                             bytes by formula and by loops alike, steps inside a sweep
     memory, arithmetic         memory, compute
     figures of the device      datasheet    also for bare numbers of others: `explain`
-    workloads on the roof      workloads
+    workloads on the roof      workloads, roofed
 
 A clock that cannot be believed ends the matter: no rate is judged by it. Nothing here knows what a simulated
 device truly is; it sees what the backends return.
@@ -108,4 +108,4 @@ def _without_symptoms(told: Iterable[Finding], figures: list[Finding]) -> list[F
 
 def plain(findings: Iterable[Finding]) -> list[Mapping[str, Any]]:
     """Findings as JSON values, for a profile's facts."""
-    return [{**asdict(f), "evidence": dict(f.evidence)} for f in findings]
+    return [{**asdict(f), "evidence": dict(f.evidence), "subjects": list(f.subjects)} for f in findings]

@@ -115,8 +115,9 @@ def _fall(case: Case) -> Fall | None:
     groups = [sorted(g, key=lambda r: r[0]) for g in _clocks(samples).values()]
     rows: list[tuple[float, bool, float]] = []
     for group in groups:
-        top = max(hz for _, hz, _ in group)
-        rows += [(b, hz < FELL * top, hz) for b, hz, _ in group if min(r[1] for r in group) < FELL * top]
+        limit = FELL * max(hz for _, hz, _ in group)
+        if any(hz < limit for _, hz, _ in group):
+            rows += [(b, hz < limit, hz) for b, hz, _ in group]
     rows.sort(key=lambda r: r[0])
     low = [i for i, row in enumerate(rows) if row[1]]
     if len(low) < FEWEST or len(low) == len(rows):

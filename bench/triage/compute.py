@@ -47,8 +47,13 @@ def _over_theory(c: Ceiling) -> Number | None:
 
 
 def _over_library(case: Case, c: Ceiling) -> Number | None:
-    """A library product faster than the vector units it is said to use."""
-    if c.precision.unit != "library" or c.precision.inputs != "fp32" or c.precision.mode:
+    """A library product faster than the vector units it is said to use; no CPU of ours has TF32."""
+    if (
+        case.device.get("kind") == "cpu"
+        or c.precision.unit != "library"
+        or c.precision.inputs != "fp32"
+        or c.precision.mode
+    ):
         return None
     vector = _best(case, "fp32")
     if vector is None or clean_low(c) < OVER_WITNESS * vector:
@@ -139,10 +144,10 @@ def _folded(case: Case, c: Ceiling, number: Number) -> Finding | str:
     if c.kernel != "fma" and c.precision.unit == "library":
         return "folded chain (the loop is the library's)"
     factor = max(2, round(number.ratio))
-    near = f", near {factor}" if agree(number.ratio, factor, 0.12) else ""
+    near = f"near {factor} times what is possible, " if agree(number.ratio, factor, 0.12) else ""
     because = (
-        f"{number.ratio:.2f} times what is possible{near}, in this loop alone: "
-        f"{percent(1 - 1 / number.ratio)} of the FLOP that are counted are not done: chains are folded"
+        f"{near}in this loop alone: {percent(1 - 1 / number.ratio)} of the FLOP that are counted are not "
+        "done: chains are folded"
     )
     return about(number, "folded-chain", because, factor=number.ratio)
 

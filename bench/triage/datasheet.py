@@ -9,7 +9,7 @@ from bench import reference
 from bench.errors import FileError
 from bench.profile.records import Ceiling, Interval
 from bench.reference import DATASHEET, Figure, Reference
-from bench.report.units import capacity, percent, si
+from bench.report.units import capacity, si
 from bench.triage.case import Case, agree, clean_low
 from bench.triage.finding import Finding, Number, about, found, name, unexplained
 
@@ -278,7 +278,7 @@ def _issue(number: Number, context: Context, sheet: Figure | None) -> Finding | 
         because = "twice the dense rate: the product used 2:4 sparsity, or the FLOP are counted twice"
         return about(number, "sparse-datasheet", because)
     if factor >= 2 and agree(number.ratio, factor, NEAR):
-        because = f"{factor} times: chains folded by the compiler, multiply-adds counted twice, or dual issue"
+        because = "chains folded by the compiler, multiply-adds counted twice, or dual issue"
         return about(number, "folded-chain", because)
     return f"folded chain or dual issue ({number.ratio:.2f} is no whole multiple)"
 
@@ -286,8 +286,7 @@ def _issue(number: Number, context: Context, sheet: Figure | None) -> Finding | 
 def _narrow(number: Number) -> Finding | str:
     if number.ratio > 1:
         return ""
-    because = f"{percent(number.ratio)} of it: the probe may not reach the peak"
-    return about(number, "narrow-probe", because)
+    return about(number, "narrow-probe", "the probe may not reach the peak")
 
 
 def ceilings(case: Case) -> list[Finding]:

@@ -15,7 +15,8 @@ CAUSES = (
     *("power-cap", "thermal-cap", "noisy-neighbour", "wrong-device", "partition", "memory-clock"),
     *("cache-resident", "byte-count", "byte-convention", "folded-chain", "dual-issue", "tf32"),
     *("boost-clock", "sparse-datasheet", "pageable-memory", "sweep-step", "narrow-probe", "launch-bound"),
-    *("latency", "wrong-precision", "unexplained"),
+    *("latency", "wrong-precision", "library", "cold-start", "streaming-stores", "instructions"),
+    "unexplained",
 )
 """Every word a cause can be, in the order in which findings are told."""
 
@@ -29,7 +30,7 @@ REMEDIES = {
     "stuck-clock": "look for a locked clock or another power plan, reset it, and measure again",
     "power-cap": "this is what the device holds at its power limit; compare at equal limits",
     "thermal-cap": "improve the cooling; this is what the device holds at this temperature",
-    "noisy-neighbour": "stop the other work, or measure longer: more rounds narrow the intervals",
+    "noisy-neighbour": "stop the other work, or measure longer",
     "wrong-device": "check which device was opened and which one the telemetry reads, by UUID",
     "partition": "compare with figures of the slice, not of the whole device",
     "memory-clock": "look for a lowered memory clock or another power state, reset it, and measure again",
@@ -43,10 +44,14 @@ REMEDIES = {
     "sparse-datasheet": "compare with the dense figure, which is half of it",
     "pageable-memory": "pin the host's buffers",
     "sweep-step": "read the two sides apart; the fit keeps them apart",
-    "narrow-probe": "try a library product or wider instructions before taking it for the peak",
+    "narrow-probe": "compare with a library product or wider instructions before taking it for the peak",
     "launch-bound": "give one launch more work, or put launches into a graph",
     "latency": "batch it: one execution is too short to fill the device",
     "wrong-precision": "check the types of operands and of the accumulator",
+    "library": "compare with another build of the library; this one is far below the vector ceiling",
+    "cold-start": "measure longer, so that executions follow each other",
+    "streaming-stores": "store into the cache where the result fits, or place it on DRAM's roof",
+    "instructions": "look in its machine code for special functions, shuffles and loads by index",
     "unexplained": "measure again alone; if it stays, report it with samples.jsonl",
 }
 """What to try, by cause."""
@@ -58,6 +63,7 @@ class Finding:
 
     subject: what is wrong, in words;  cause: one of CAUSES;  sentence: with the evidence's numbers in units
     evidence: the same by name, SI units;  remedy: what to try
+    subjects: each of those that share the cause and are told together, the subject alone else
     """
 
     subject: str
@@ -65,6 +71,11 @@ class Finding:
     sentence: str
     evidence: Evidence = field(default_factory=dict)
     remedy: str = ""
+    subjects: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.subjects:
+            object.__setattr__(self, "subjects", (self.subject,))
 
 
 @dataclass(frozen=True)
@@ -107,6 +118,11 @@ def about(number: Number, cause: str, because: str, **evidence: float | str) -> 
     )
 
 
+def several(subjects: Sequence[str], cause: str, sentence: str, evidence: Evidence) -> Finding:
+    """A finding about more than one subject."""
+    return Finding(", ".join(subjects), cause, sentence, evidence, REMEDIES[cause], tuple(subjects))
+
+
 def unexplained(number: Number, tested: Sequence[str]) -> Finding:
     """What is said when every hypothesis failed: which ones, and why each."""
     return about(
@@ -138,9 +154,10 @@ def _merged(group: list[Finding]) -> list[Finding]:
     if group[0].cause == "unexplained" or len(numbers) < 2:
         return group
     first = max(numbers, key=lambda f: abs(float(f.evidence["ratio"]) - 1))
-    others = ", ".join(dict.fromkeys(f.subject for f in numbers if f.subject != first.subject))
-    told = f"{first.sentence}; so too {others}" if others else first.sentence
-    return [f for f in group if f not in numbers] + [replace(first, sentence=told)]
+    others = tuple(dict.fromkeys(f.subject for f in numbers if f.subject != first.subject))
+    told = f"{first.sentence}; so too {', '.join(others)}" if others else first.sentence
+    whole = replace(first, sentence=told, subjects=(first.subject, *others))
+    return [f for f in group if f not in numbers] + [whole]
 
 
 def ordered(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -151,11 +151,11 @@ def _one_of_a_pair(
     wrong = [kernel for kernel in PAIR if kernel in off]
     if len(wrong) == 1 and not apart:
         other = PAIR[1 - PAIR.index(wrong[0])]
-        yield _told(other, rates[other], off[wrong[0]][0], f"{wrong[0]}, which is as far off, should have")
+        yield _told(other, rates[other], off[wrong[0]][0], f"the siblings of {wrong[0]}, which is as far off")
     elif not wrong and apart:
         kernel = _stranger(case, rates)
         other = PAIR[1 - PAIR.index(kernel)]
-        yield _told(kernel, rates[kernel], rates[other], f"{other}, which also loads and stores in order,")
+        yield _told(kernel, rates[kernel], rates[other], f"{other}, which loads and stores in order as well")
 
 
 def _stranger(case: Case, rates: Mapping[str, float]) -> str:

@@ -1,4 +1,7 @@
-"""Why a workload lies above its roof, which is not possible, or below half of it."""
+"""Workloads above their roof, which is not possible, or below half of it: who needs a reason.
+
+Those below that share a cause are told once. Why one is slow: roofed.py.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +9,24 @@ from collections.abc import Sequence
 
 from bench.profile.records import Ceiling, Placement
 from bench.profile.roofline import attainable, fitted_rate
-from bench.report.units import capacity, duration, percent, si
+from bench.report.units import capacity, si
 from bench.triage.case import Case
-from bench.triage.finding import Finding, Number, about, unexplained
+from bench.triage.finding import Finding, Number, about, several, unexplained
+from bench.triage.roofed import Reason, reason
 
 ABOVE, BELOW = 1.03, 0.45
 """Achieved over attainable beyond which a reason is told: half, less what a roof at a read share between two
 measured ones may be off."""
 
-LAUNCHES = 5.0
-"""Times T0 below which an execution is too short to fill a device."""
-
 ENOUGH = 2.0
 """Operands over last-level cache below which they stay there from one execution to the next."""
 
+
+UNKNOWN = "was not measured"
+"""Words of a hypothesis that could not be tested; it is told whole."""
+
+NAMED = 3
+"""Workloads of one cause that its sentence names; the finding's subjects hold all."""
 
 OF_MEMORY = ("cache-resident", "byte-count", "memory-clock")
 OF_UNITS = ("folded-chain", "dual-issue", "narrow-probe", "partition", "tf32")
@@ -29,8 +36,10 @@ OF_UNITS = ("folded-chain", "dual-issue", "narrow-probe", "partition", "tf32")
 def placed(case: Case, others: Sequence[Finding]) -> list[Finding]:
     """Findings of the placements that need one; `others` are those of the device itself.
 
-    None of a workload whose roof is wrong: what is wrong with that is told already.
+    None of a workload whose roof is wrong: what is wrong with that is told already. Where π is wrong nobody
+    knows whether the arithmetic or the memory binds one.
     """
+    slow: list[tuple[Placement, Number]] = []
     causes = {f.cause for f in others}
     memory, units = causes & set(OF_MEMORY), causes & {*OF_UNITS, "cache-resident", "byte-count"}
     told = []
@@ -41,9 +50,9 @@ def placed(case: Case, others: Sequence[Finding]) -> list[Finding]:
         number = Number(_name(p), p.achieved.value, p.attainable.value, p.unit, "its roof")
         if p.efficiency.value > ABOVE and (low is None or low > 1.0) and not _between(case, p):
             told.append(_above(case, p, number, others))
-        elif max(p.efficiency.value, high or 0.0) < BELOW * _rounded(case, p):
-            told.append(_below(case, p, number, others))
-    return told
+        elif max(p.efficiency.value, high or 0.0) < BELOW * _rounded(case, p) and not (p.flops and units):
+            slow.append((p, number))
+    return [*told, *_below(case, slow, others)]
 
 
 def _between(case: Case, p: Placement) -> bool:
@@ -141,48 +150,53 @@ def _matrix(case: Case, p: Placement, number: Number) -> Finding | str:
     return about(number, cause, because)
 
 
-def _below(case: Case, p: Placement, number: Number, others: Sequence[Finding]) -> Finding:
-    """Far below: the launch, the latency, another precision's roof, or a library's own rate."""
-    t0 = _t0(case, p)
-    if p.binds == "launch":
-        because = f"of its {duration(p.seconds.value)} the launch alone takes {duration(t0)}"
-        return about(number, "launch-bound", because, t0_seconds=t0, seconds=p.seconds.value)
-    if t0 and p.seconds.value < LAUNCHES * t0:
-        because = (
-            f"its {duration(p.seconds.value)} are only {p.seconds.value / t0:.1f} launches of {duration(t0)}"
-        )
-        return about(number, "latency", because, t0_seconds=t0, seconds=p.seconds.value)
-    tested = [
-        f"launch-bound (T₀ {duration(t0)} of {duration(p.seconds.value)})",
-        f"latency ({duration(p.seconds.value)} are long against T₀)",
-    ]
-    wider = _wider(case, p, number)
-    if isinstance(wider, Finding):
-        return wider
-    cut = [f"{f.cause} ({f.subject})" for f in others if f.cause in ("noisy-neighbour", "throttling")]
-    told = ", as seen above and no reason for a factor of two" if cut else ""
-    return unexplained(
-        number, [*tested, wider, f"other tenants and clocks ({', '.join(cut) or 'none seen'}{told})"]
-    )
+def _below(case: Case, slow: Sequence[tuple[Placement, Number]], others: Sequence[Finding]) -> list[Finding]:
+    """One finding a cause of those below half of their roof, one for all whose every hypothesis failed."""
+    known: dict[str, list[tuple[Number, Reason]]] = {}
+    open_: list[tuple[Number, list[str]]] = []
+    for p, number in slow:
+        why = reason(case, p)
+        if isinstance(why, Reason):
+            known.setdefault(why.cause, []).append((number, why))
+        else:
+            open_.append((number, why))
+    told = [_explained(cause, group) for cause, group in known.items()]
+    return [*told, *([_open(open_, others)] if open_ else [])]
 
 
-def _t0(case: Case, p: Placement) -> float:
-    measured = [c.estimate.value for c in case.profile.ceilings if c.quantity == "t0"]
-    fits = [f.t0 for c in case.profile.curves if c.threads == p.threads for f in c.fits if f.chosen]
-    return min(measured) if measured else max(fits, default=0.0)
+def _explained(cause: str, group: Sequence[tuple[Number, Reason]]) -> Finding:
+    """Workloads of one cause: each with its share of the roof and its own figures."""
+    group = sorted(group, key=lambda pair: pair[0].ratio)
+    number, why = group[0]
+    if len(group) == 1:
+        return about(number, cause, f"{why.shared} ({why.proof})", **why.evidence)
+    listed = [f"{n.subject} {n.ratio:.2f}x ({w.proof})" for n, w in group]
+    sentence = f"{len(group)} workloads below half of their roof, {why.shared}: {_named(listed)}"
+    evidence: dict[str, float | str] = {}
+    for n, w in group:
+        evidence.update({f"{key} of {n.subject}": v for key, v in {"ratio": n.ratio, **w.evidence}.items()})
+    return several([n.subject for n, _ in group], cause, sentence, evidence)
 
 
-def _wider(case: Case, p: Placement, number: Number) -> Finding | str:
-    """A product at the pi of a wider type: it was computed in that one."""
-    if p.binds != "compute" or p.precision.inputs == "fp64":
-        return f"wrong precision ({'memory binds it' if p.binds != 'compute' else 'fp64 is the widest'})"
-    wide = "fp64" if p.precision.inputs == "fp32" else "fp32"
-    roofs = [c.estimate.value for c in case.peaks if c.precision.inputs == wide and c.threads == p.threads]
-    top = max(roofs, default=0.0)
-    if not top or not 0.8 <= p.achieved.value / top <= 1.02:
-        return (
-            f"wrong precision ({wide} gives {si(top, p.unit)})" if top else f"wrong precision (no π {wide})"
-        )
-    share = percent(p.achieved.value / top)
-    because = f"it does {share} of π {wide} ({si(top, p.unit)}): it may be computed in {wide}"
-    return about(number, "wrong-precision", because, wide_pi=top)
+def _open(group: Sequence[tuple[Number, list[str]]], others: Sequence[Finding]) -> Finding:
+    """Those for which no hypothesis held, and which ones were tested."""
+    group = sorted(group, key=lambda pair: pair[0].ratio)
+    cut = [f.cause for f in others if f.cause in ("noisy-neighbour", "throttling")]
+    besides = f"other tenants and clocks ({', '.join(cut) + ', as above' if cut else 'none seen'})"
+    listed = f"{len(group)} workloads below half of their roof" if len(group) > 1 else group[0][0].said
+    if len(group) > 1:
+        listed += f": {_named([f'{n.subject} {n.ratio:.2f}x' for n, _ in group])}"
+    tests = dict.fromkeys(t if UNKNOWN in t else t.split(" (")[0] for _, tested in group for t in tested)
+    names = ", ".join((*tests, besides))
+    sentence = f"{listed}: not explained; tested: {names}"
+    evidence: dict[str, float | str] = {}
+    for n, tested in group:
+        evidence |= {f"ratio of {n.subject}": n.ratio, f"tested of {n.subject}": "; ".join(tested)}
+    evidence["tested"] = names
+    return several([n.subject for n, _ in group], "unexplained", sentence, evidence)
+
+
+def _named(parts: Sequence[str]) -> str:
+    """The first few, and how many more there are."""
+    rest = len(parts) - NAMED
+    return ", ".join(parts[:NAMED]) + (f" and {rest} more" if rest > 0 else "")

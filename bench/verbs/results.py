@@ -99,7 +99,8 @@ def export(
 
     path = output or arguments.home(folder) / f"roofline{exporters.ending(to)}"
     exporters.export(profile_at(folder), to, path, allow_simulated)
-    show(as_json, {"format": to, "file": path.as_posix()}, str(path))
+    if not exporters.is_stream(path):  # whose reader wants nothing else in it
+        show(as_json, {"format": to, "file": path.as_posix()}, str(path))
 
 
 def laws(

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from bench.errors import DeviceError
 from bench.profile.records import Ceiling, Curve, Interval, Placement, Sample
-from bench.workloads.roof import Roof, attainable, binding, roof, scaled
+from bench.workloads.roof import Roof, attainable, binding, roof, scaled, started
 from bench.workloads.zoo import ZOO
 
 ABOVE_ROOF = 1.03
@@ -25,8 +25,11 @@ def place(
 
     DeviceError names a sample whose times are not positive. Workloads without any roof: see `unplaced`.
     """
-    placed = ((group, roof_of(group[0], ceilings, curves)) for group in groups(samples))
-    found = [_placement(group, roof) for group, roof in placed if _usable(group[0], roof)]
+    found = []
+    for group in groups(samples):
+        point, roof = group[0].point, roof_of(group[0], ceilings, curves)
+        if _usable(group[0], roof):
+            found.append(_placement(group, roof, started(point.variant, point.threads, ceilings)))
     return tuple(sorted(found, key=lambda p: (p.intensity, p.name, p.threads)))
 
 
@@ -117,7 +120,7 @@ def idle_share(sample: Sample, roof: Roof, seconds: float) -> float:
     return min(1.0, max(0.0, 1.0 - busy / seconds))
 
 
-def _placement(group: Sequence[Sample], roof: Roof) -> Placement:
+def _placement(group: Sequence[Sample], roof: Roof, start: Interval | None) -> Placement:
     from bench.fitting.intervals import interval, ratio
 
     first = group[0]
@@ -142,7 +145,7 @@ def _placement(group: Sequence[Sample], roof: Roof) -> Placement:
         attainable=limit,
         efficiency=efficiency,
         unit="FLOP/s" if first.flops else "byte/s",
-        binds=binding(first.flops, first.bytes, roof),
+        binds=binding(first.flops, first.bytes, roof, start.value if start else None, seconds.value),
         idle=idle_share(first, roof, seconds.value),
         least_seconds=roof.seconds(first.flops, first.bytes),
         source=known.source if known else str(first.facts.get("source", "")),

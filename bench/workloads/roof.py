@@ -169,10 +169,26 @@ def _inside(x: float, interval: Interval | None) -> bool:
     return interval.low <= x <= interval.high
 
 
-def binding(flops: float, moved: float, roof: Roof) -> str:
-    """launch | memory | compute, or "cannot tell" where the intensity lies inside the ridge's interval."""
+MOSTLY = 0.5
+"""Share of a measured time from which on its start is what binds."""
+
+
+def started(implementation: str, threads: int, ceilings: Sequence[Ceiling]) -> Interval | None:
+    """Measured T0 (s) of what runs a workload, its smallest call on so many threads; None if not measured."""
+    same = (c for c in ceilings if (c.quantity, c.kernel, c.threads) == ("t0", "empty", threads))
+    return next((c.estimate for c in same if c.variant == implementation), None)
+
+
+def binding(
+    flops: float, moved: float, roof: Roof, t0: float | None = None, seconds: float = math.inf
+) -> str:
+    """launch | memory | compute, or "cannot tell" where the intensity lies inside the ridge's interval.
+
+    t0: s, of what runs the work (default: of the fitted sweep);  seconds: that it took
+    """
     compute, memory = roof.compute(flops), roof.memory(moved)
-    if roof.t0 > max(compute, memory):
+    start = roof.t0 if t0 is None else t0
+    if start > max(compute, memory) or start >= MOSTLY * seconds:
         return "launch"
     if _inside(flops / moved if moved else math.inf, roof.ridge):
         return "cannot tell"

@@ -96,6 +96,7 @@ class Workload:
     fit(room):    default sizes;  small: sizes of the check;  terms(sizes): length of its longest sum
     grain:        what a size must be a multiple of, where the code works in blocks
     in_place:     the output overwrites an input, so no store needs a line it has not loaded
+    bypasses:     its stores bypass the caches, also where the operands would fit into one
     build(threads, sizes, run): operands and code made ready; `run` touches memory first
     """
 
@@ -111,6 +112,7 @@ class Workload:
     terms: Callable[[Mapping[str, int]], int]
     build: Build
     grain: Mapping[str, int] = field(default_factory=dict)
+    bypasses: bool = False
 
     @property
     def item_bytes(self) -> int:

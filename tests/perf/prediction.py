@@ -23,7 +23,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 from bench.device import Device
 from bench.errors import BenchError, FileError
 from bench.fitting.intervals import quantile
-from bench.prediction import answer, products, works
+from bench.prediction import answer, placed, products, works
 from bench.prediction.estimate import Prediction
 from bench.prediction.works import Load
 from bench.profile.records import Precision, Profile
@@ -38,6 +38,9 @@ GEMM_ERROR, WORKLOAD_ERROR, OF_NOMINAL = 0.10, 0.20, 0.5
 
 PLAIN = ("the operands fit", "the level")
 """Beginnings of notes that say where operands lie, which explains no miss."""
+
+VISITS = 5
+"""Of each piece of work: the machine's speed moves within seconds, and the median of two would follow it."""
 
 MISS, MOVED, DISTURBED = 2.0, 1.5, 0.2
 """Ratio from which a miss must be explained; spread of visits and share of disturbed repetitions that do."""
@@ -91,7 +94,7 @@ def predicted(profile: Profile, job: Job, threads: int) -> Prediction:
     precision = Precision.of(known.precision)
     load = Load(precision, threads, work.flops, reads, writes, size, known.in_place)
     shown = "x".join(str(v) for k, v in sizes.items() if k != "sets")
-    return works.workload(profile, known.name, load, f"{known.name} {shown}")
+    return placed.workload(profile, known.name, load, f"{known.name} {shown}")
 
 
 def reason(profile: Profile, job: Job, found: Prediction) -> str:
@@ -234,7 +237,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=3.0, help="of the profile's run (default 3)")
     parser.add_argument("--shapes", type=int, default=200, help="matrix products (default 200)")
     parser.add_argument("--no-workloads", action="store_true", help="products only")
-    parser.add_argument("--visits", type=int, default=2, help="times each is measured (default 2)")
+    parser.add_argument(
+        "--visits", type=int, default=VISITS, help=f"times each is measured (default {VISITS})"
+    )
     parser.add_argument("--seed", type=int, default=20, help="of shapes and order (default 20)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all rows there as well")
     return parser.parse_args(argv)

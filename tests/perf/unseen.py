@@ -19,7 +19,7 @@ KINDS = ("square", "tall", "thin", "small")
 MOST_FLOPS = 4e9
 """Of one product: longer ones are what the sweep's largest squares are, and would fill the time."""
 
-WINDOW, BUDGET, FEWEST = 1e-3, 0.06, 5
+WINDOW, BUDGET, FEWEST = 1e-3, 0.025, 5
 """Seconds of one repetition of a product, of all repetitions of a visit, and how many there are at least."""
 
 GEMM_FLOPS = (2e8, 6e8, 2e9)

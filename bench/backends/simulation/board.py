@@ -34,8 +34,9 @@ class Board:
         if self.gpu is None:
             return [(s, 1.0, 0.0) for s in model(1.0).tolist()]
         free, capped = 1.0 if self.warm else self.gpu.burst, self.gpu.sustained
+        unheld = model(free).tolist()
         rows = []
-        for fast, slow in zip(model(free).tolist(), model(capped).tolist(), strict=True):
+        for fast, slow in zip(unheld, model(capped).tolist() if capped < 1 else unheld, strict=True):
             held = self.loaded >= self.gpu.after and capped < 1
             seconds, share = (slow, capped) if held else (fast, free)
             rows.append((seconds, share, self.loaded))

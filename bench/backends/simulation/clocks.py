@@ -104,7 +104,7 @@ class NoisyNeighbour(Defect):
             raise FormatError(f"noisy-neighbour.stretch must exceed 1, got {self.stretch}")
 
     def measure(self, repetitions: Repetitions, call: Call) -> Repetitions:
-        hit = call.generator.random(len(repetitions)) < self.share
+        hit = call.drawn().random(len(repetitions)) < self.share
         slow = stretched(repetitions, self.stretch, hit)
         if call.prepared.point.scope == "device":
             return slow

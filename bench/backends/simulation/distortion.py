@@ -23,14 +23,14 @@ class Call:
 
     seconds(cost, amount, core): of a typical repetition at that share of the core clock, s
     resident(fill): cost of the point in arrays of `fill` times the last cache; its own without a cache
-    generator: the defect's own, so that the healthy noise stays untouched
+    drawn(): the defect's own generator, so that the healthy noise stays untouched; made where it is wanted
     """
 
     prepared: Prepared
     amount: int
     seconds: Callable[[Cost, int, float], float]
     resident: Callable[[float], Cost]
-    generator: np.random.Generator
+    drawn: Callable[[], np.random.Generator]
 
     @property
     def cost(self) -> Cost:

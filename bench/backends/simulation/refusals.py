@@ -27,7 +27,8 @@ class OutOfMemory(Defect):
 
     def prepare(self, prepared: Prepared, allocated: float) -> Prepared:
         if allocated > self.limit_bytes:
-            raise MemoryError(f"SIMULATED: no room for {allocated:.4g} byte, limit {self.limit_bytes:.4g}")
+            asked, limit = f"{allocated:.0f} byte", f"{self.limit_bytes:.0f} byte"
+            raise MemoryError(f"SIMULATED: no room for {asked}, the limit is {limit}")
         return prepared
 
 

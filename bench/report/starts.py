@@ -1,0 +1,27 @@
+"""The lines of the printed report about T0: what each way of starting something takes before any work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bench.profile.records import Profile
+from bench.report.units import duration, plus_minus
+from kernels.launch import RUNNERS
+
+
+def starts(profile: Profile) -> Iterator[str]:
+    """T0 of an empty launch each way, and of the smallest call of what runs the workloads."""
+    empty = [c for c in profile.ceilings if (c.quantity, c.kernel) == ("t0", "empty")]
+    ways: list[str] = []
+    runners: list[str] = []
+    for c in sorted(empty, key=lambda c: -c.threads):
+        several = len({e.threads for e in empty if e.variant == c.variant}) > 1
+        count = f" on {c.threads}" if several or c.variant in RUNNERS else ""
+        half = c.estimate.half_width
+        width = "" if half is None else f" {plus_minus(half)}"
+        said = f"{c.variant}{count} {duration(c.estimate.value)}{width}"
+        (runners if c.variant in RUNNERS else ways).append(said)
+    if ways:
+        yield f"T₀, starting nothing: {', '.join(ways)}"
+    if runners:
+        yield f"T₀ of what runs the workloads, by its smallest call: {'; '.join(runners)}"
