@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def untraced() -> Iterator[ProcessPoolExecutor]:
     """Processes in which coverage sees nothing: for many whole runs of code that other tests cover."""
-    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
+    with ProcessPoolExecutor(2, get_context("spawn"), gc.set_threshold, (COLLECT_AFTER,)) as pool:
         yield pool
 
 

@@ -47,8 +47,9 @@ class Cycle:
 
     @cached_property
     def huge_pages(self) -> float | None:
-        """Share of its memory that lies in huge pages, None where Linux does not say."""
-        return huge_share(self.region)
+        """Share of its memory that lies in huge pages; None where Linux does not say, and of a set that one
+        page of them would hold: to ask takes longer than to walk it."""
+        return huge_share(self.region) if self.lines * LINE_BYTES > HUGE_PAGE else None
 
     def address(self, line: Any) -> Any:
         """Where a line begins, or lines begin."""

@@ -18,12 +18,16 @@ CACHE = {"read": "none", "write": "ordinary", "update": "ordinary", "copy": "ord
 STEPS = {"dense": (1.0, 4.0, 4.0), "coarse": (1.0, 0.5, 2.0)}
 """Working sets an octave, by detail: 4 find 98 % of simulated plateaus within a tenth, 2 find 94 %."""
 
-PASSES = (2, 4, 1)
+PASSES = {"cache": (2, 3, 1), "latency": (1, 2, 1)}
 """Passes of a sweep through all its working sets in a round, by detail, each in an order of its own: a phase
-of disturbance then takes one repetition or two of a point, not all. The full preset has rounds enough."""
+of disturbance then takes some repetitions of a point, not all. The full preset has rounds enough."""
 
-ENOUGH_PASSES = 3
-"""From so many on, the passes of one round tell what is a level; the time of more rounds is for ceilings."""
+ONE_ROUND = 1
+"""Detail at which sweeps have one round only: their passes tell what is a level, the others are for roofs."""
+
+CHASED = (1.0, 3.0, 4.0)
+"""Working sets of a chase an octave, by detail: writing a cycle through a large one takes far longer than
+walking it."""
 
 CHAINS = ((2, 4, 8, 16), (2, 4, 6, 8, 12, 16, 24, 32), (2, 3, 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64))
 """Numbers of chains beside one, by detail."""
@@ -69,9 +73,9 @@ def _working_set(draft: Draft, point: Point) -> Planned:
 
 def _swept_in_passes(draft: Draft, planned: Planned) -> Planned:
     """The point in as many visits as a sweep has passes, its repetitions and budget shared out to them."""
-    passes = PASSES[draft.detail]
-    times = 1 if passes >= ENOUGH_PASSES else planned.times
+    passes = PASSES[planned.point.family][draft.detail]
     least, budget = -(-planned.minimum // passes), planned.budget / passes
+    times = 1 if draft.detail == ONE_ROUND else planned.times
     return replace(planned, visits=passes, minimum=least, budget=budget, times=times)
 
 
@@ -83,14 +87,13 @@ def latency(draft: Draft) -> None:
         draft.add(_chase(draft, "chase", 1, level, {"bytes": size, "plateau": 1}))
     if draft.detail and "DRAM" in flat:
         draft.add(_chase(draft, "chase-local", 1, "DRAM", {"bytes": flat["DRAM"], "plateau": 1}))
-    steps = STEPS["dense"][draft.detail]
-    for size in sizes.working_sets(draft.device, 1, draft.memory, steps, fine=draft.detail > 0):
+    for size in sizes.working_sets(draft.device, 1, draft.memory, CHASED[draft.detail], draft.detail == 2):
         level = sizes.level_of(draft.device, size, 1)
         draft.add(_swept_in_passes(draft, _chase(draft, "chase", 1, level, {"bytes": size})))
     for level, size, threads in _crowds(draft, flat):
         for chains in CHAINS[draft.detail] if threads == 1 else (1, *CHAINS[draft.detail]):
-            sized = {"bytes": size, "plateau": 1}
-            draft.add(_chase(draft, "chase", chains, level, sized, threads))
+            crowd = _chase(draft, "chase", chains, level, {"bytes": size, "plateau": 1}, threads)
+            draft.add(replace(crowd, times=1) if draft.detail == ONE_ROUND else crowd)
 
 
 def _crowds(draft: Draft, flat: dict[str, int]) -> Iterator[tuple[str, int, int]]:
