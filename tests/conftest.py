@@ -9,10 +9,11 @@ from multiprocessing import get_context
 
 import pytest
 
-from bench.__main__ import COLLECT_AFTER
-
 OPTIONAL = {"gpu", "qemu"}
 """Marks of tests that may be absent: they need what not every machine has."""
+
+COLLECT_AFTER = 200_000
+"""New containers before cyclic garbage is looked for: among thousands of tests that takes long."""
 
 
 class SkipWatch:

@@ -42,7 +42,7 @@ from tests import healthy_devices, severity_ranges
 
 TWELVE = tuple(dict.fromkeys(severity.kind for severity in severities()))
 
-MINUTES, FAMILIES = 20.0, ("fma", "stream", "mix", "gemm", "tensor", "cache")
+MINUTES, FAMILIES = 40.0, ("fma", "stream", "mix", "gemm", "tensor", "cache")
 """Of virtual time, so that what hangs leaves room for the rest; the families that all devices have."""
 
 ON_GPU = ("memory-clock",)

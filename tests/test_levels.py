@@ -293,7 +293,7 @@ def test_sweeps_over_working_sets_are_planned_in_passes() -> None:
     chained = [p for p in drafted.points if p.point.family == "cache" or p.point.variant == "1 chain"]
     sweeps = [p for p in chained if "plateau" not in p.point.sizes]
     planned = {(p.point.family, p.visits, p.times) for p in sweeps}
-    assert planned == {("cache", 3, 1), ("latency", 2, 1)}
+    assert planned == {("cache", 3, 1), ("latency", 1, 1)}
     assert all(p.visits * p.minimum >= 5 for p in sweeps)
     full = plan(FAKE, FakeBackend().variants, "full", families=["cache"])
     assert {p.visits for p in full.points if "plateau" not in p.point.sizes} == {1}  # rounds enough

@@ -8,7 +8,7 @@ import pytest
 
 from bench.planning.planned import Planned
 from bench.profile.records import Point, Precision, Repetitions
-from bench.running.measure import Session, allowed, calibrate
+from bench.running.measure import Session, allowed, calibrate, settle
 from tests.fake_device import BYTES, FLOPS, UNIT_SECONDS, FakeBackend
 
 READ = Point(
@@ -110,6 +110,16 @@ def test_the_budget_scales() -> None:
     wide = replace(PLANNED, moved=0.0, half_width=-1.0)
     counts = [len(session(FakeBackend()).sample(wide, 0, scale).repetitions) for scale in (1.0, 2.0)]
     assert counts == [10, 20]
+
+
+@pytest.mark.parametrize(("expected", "count"), [(1e-5, 256), (1e-4, 160), (1e-2, 16)])
+def test_short_repetitions_of_a_load_that_is_not_kept_come_many_a_call(expected: float, count: int) -> None:
+    backend = FakeBackend()
+    prepared = backend.prepare(PLANNED.point)
+    settle(backend, prepared, round(expected / UNIT_SECONDS), expected, 1.0)
+    counts = [call[-1] for call in backend.calls if call[0] == "measure"]
+    assert counts[0] == max(counts) == count
+    assert prepared.facts["settled_seconds"] == pytest.approx(1.0, abs=2 * expected)
 
 
 def test_long_work_is_executed_at_least_once_a_repetition() -> None:

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from bench.profile.records import Repetitions
-from bench.running.stopping import LARGEST_BATCH, StopRule, relative_half_width
+from bench.running.stopping import LARGEST_BATCH, MOST, StopRule, relative_half_width
 
 
 def batch(*seconds: float, switches: int = 0) -> Repetitions:
@@ -48,6 +48,14 @@ def test_gives_the_minimum_up_after_four_limits() -> None:
     rule.add(batch(2.0, 2.0))
     assert rule.verdict(elapsed=3.9) == ""
     assert rule.verdict(elapsed=4.1) == "time limit after 2 of 8 repetitions"
+
+
+def test_a_loop_that_takes_no_time_ends_though_all_its_seconds_are_wanted() -> None:
+    rule = StopRule(minimum=5, half_width=-1.0, limit=10.0)
+    rule.add(batch(*[1e-6] * (MOST - 1)))
+    assert rule.verdict(elapsed=0.01) == ""
+    rule.add(batch(1e-6))
+    assert rule.verdict(elapsed=0.01) == f"{MOST} repetitions"
 
 
 def test_disturbed_repetitions_do_not_converge() -> None:

@@ -299,7 +299,8 @@ def test_compiled_loops_are_found_again_by_the_next_process(tmp_path: Any) -> No
 def test_operands_wanted_in_a_cache_are_brought_back_by_an_execution_that_does_not_count(
     near: bool, kept: list[int]
 ) -> None:
-    def native(address: int, blocks: list[Any], offsets: Any) -> Any:
+    def native(address: int, blocks: list[Any], offsets: Any, in_a_row: bool) -> Any:
+        assert in_a_row is near
         rows = np.zeros((2, len(offsets), abi.ROW), np.int64)
         rows[:, :, abi.START] = 10 * np.arange(len(offsets))
         rows[:, :, abi.END] = (

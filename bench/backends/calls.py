@@ -29,8 +29,8 @@ NAIVE_STEPS = 64
 SPIN_SECONDS = 0.03  # OpenBLAS: 2^26 cycles of waiting for more work before its threads sleep
 CHECKED_EDGE = 48  # rows and columns of a product that are compared with the reference
 
-TimeNative = Callable[[int, list[Any], Any], Any]
-"""Times a native function on the team: (address, argument blocks, offsets) -> rows."""
+TimeNative = Callable[..., Any]
+"""Times a native function on the team: (address, argument blocks, offsets, in_a_row=False) -> rows."""
 
 
 class Call(Protocol):
@@ -150,13 +150,14 @@ class Execution:
     def measure(self, amount: int, n: int) -> Repetitions:
         """See Call; a repetition is one execution, each on the next of its operand sets.
 
-        Near operands are brought back by one execution more, which does not count.
+        Near operands are brought back by one execution more, which does not count; then there are no pauses.
         """
         lost = int(self.near)
         if self.ready.repeat is not None:
             return from_host(self.ready.repeat(n + lost)[lost:])
         offsets = np.array(list(itertools.islice(self.turn, n + lost)), np.int64)
-        return loops.repetitions(self.native(self.ready.address, self.ready.blocks, offsets)[:, lost:])
+        rows = self.native(self.ready.address, self.ready.blocks, offsets, in_a_row=self.near)
+        return loops.repetitions(rows[:, lost:])
 
     def close(self) -> None:
         """See Call."""

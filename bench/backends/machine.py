@@ -72,9 +72,15 @@ class Machine:
         last = self.device.caches[-1] if self.device.caches else None
         return last.bytes / max(1, min(threads, last.sharers)) if last else 0.0
 
-    def timed(self, function: int, blocks: list[Any], offsets: Any, warm: Warm | None = None) -> Any:
-        """Rows of a native function on the team, warmed up after every pause: by the chain without `warm`."""
-        return self.team.run(function, blocks, warm or (self._chain, self._warm), offsets, self._nap)
+    def timed(
+        self, function: int, blocks: list[Any], offsets: Any, warm: Warm | None = None, in_a_row: bool = False
+    ) -> Any:
+        """Rows of a native function on the team, warmed up after every pause: by the chain without `warm`.
+
+        in_a_row: no naps between repetitions on a busy machine, since what lies in a cache would leave it
+        """
+        nap = 0 if in_a_row else self._nap
+        return self.team.run(function, blocks, warm or (self._chain, self._warm), offsets, nap)
 
     def repeat(self, function: int, blocks: list[Any], offsets: Any, warm: Warm | None = None) -> Repetitions:
         """The same as repetitions; where many were cut short by others, the next batch naps between them."""

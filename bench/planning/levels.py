@@ -18,7 +18,7 @@ CACHE = {"read": "none", "write": "ordinary", "update": "ordinary", "copy": "ord
 STEPS = {"dense": (1.0, 4.0, 4.0), "coarse": (1.0, 0.5, 2.0)}
 """Working sets an octave, by detail: 4 find 98 % of simulated plateaus within a tenth, 2 find 94 %."""
 
-PASSES = {"cache": (2, 3, 1), "latency": (1, 2, 1)}
+PASSES = {"cache": (2, 3, 1), "latency": (1, 1, 1)}
 """Passes of a sweep through all its working sets in a round, by detail, each in an order of its own: a phase
 of disturbance then takes some repetitions of a point, not all. The full preset has rounds enough."""
 

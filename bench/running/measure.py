@@ -22,6 +22,9 @@ LARGEST_STEP, UNTIMED_STEP = 64.0, 8.0
 """Growth of the amount between two trial runs: short ones are mostly overhead and overestimate it; and where
 the timer shows nothing yet."""
 
+UNKEPT, MOST_UNKEPT = 0.016, 256
+"""Seconds of load that one call may be, and its most repetitions, where short ones are not kept."""
+
 STANDS_STILL = 0.25
 """Seconds for which trial runs may keep the device while its timer says that they took no time."""
 
@@ -104,9 +107,9 @@ def repeat(
 
 def settle(backend: Backend, prepared: Prepared, amount: int, expected: float, seconds: float) -> None:
     """Load the device for `seconds` with repetitions that are not kept: then it is at what it can hold."""
-    start = backend.now()
+    start, most = backend.now(), max(LARGEST_BATCH, min(MOST_UNKEPT, int(UNKEPT / expected)))
     while (left := seconds - (backend.now() - start)) > 0:
-        backend.measure(prepared, amount, max(1, min(LARGEST_BATCH, int(left / expected))))
+        backend.measure(prepared, amount, max(1, min(most, int(left / expected))))
     for name in OF_ALL_LOAD:
         prepared.facts.pop(name, None)
     prepared.facts["settled_seconds"] = backend.now() - start

@@ -11,6 +11,10 @@ from bench.profile.records import Repetitions
 
 Z95 = 1.96
 LARGEST_BATCH = 16
+MOST = 10_000
+"""Repetitions after which to stop whatever is asked for: a loop that was folded away takes no time at all,
+and seconds of it would be millions."""
+
 PATIENCE = 4.0
 """How many time limits the minimum number of repetitions may cost before it is given up."""
 
@@ -42,7 +46,7 @@ class StopRule:
     """Says when one point is measured well enough, and why; keeps what was measured so far.
 
     minimum:    clean repetitions that are always wanted
-    half_width: relative half-width of the quantile `q` of the clean rates at which to stop
+    half_width: relative half-width of the quantile `q` of the clean rates at which to stop; below 0: never
     limit:      seconds after which to stop anyway
     """
 
@@ -69,11 +73,17 @@ class StopRule:
     def verdict(self, elapsed: float) -> str:
         """Why to stop after `elapsed` seconds, "" to go on."""
         done = len(self.repetitions)
+        if done >= MOST:
+            return f"{done} repetitions"
         if done < self.minimum:
             late = done > 0 and elapsed > PATIENCE * self.limit
             return f"time limit after {done} of {self.minimum} repetitions" if late else ""
-        found = clean_rates(1.0, self.repetitions)
-        rates, clean = found.rates, found.total - found.disturbed
-        if clean >= self.minimum and relative_half_width(rates, self.q) <= self.half_width:
+        if self.half_width >= 0 and self._narrow():
             return "converged"
         return "time limit" if elapsed >= self.limit else ""
+
+    def _narrow(self) -> bool:
+        """Whether the interval of the clean rates is as narrow as wanted."""
+        found = clean_rates(1.0, self.repetitions)
+        enough = found.total - found.disturbed >= self.minimum
+        return enough and relative_half_width(found.rates, self.q) <= self.half_width
