@@ -257,6 +257,8 @@ def test_launch_overhead_of_the_fitted_sweep_counts_and_can_bind() -> None:
     curves = (curve("in-place", 0.3), curve("read-only", 0.02))
     p = one(sample(1.0, 1e9, 1e9, 1e9), curves=curves)
     assert (p.least_seconds, p.binds) == (pytest.approx(0.02 + math.hypot(0.1, 0.01)), "memory"), "p = 2"
+    cached = one(sample(1.0, 1e9, 1e9, 1e9, level="L3"), curves=curves)
+    assert cached.least_seconds * cached.attainable.value == pytest.approx(1e9), "no sweep was made there"
     q = one(sample(1.0, 1e9, 1e9, 1e9, facts={"in_place": True}), curves=curves)
     assert (q.least_seconds, q.binds) == (pytest.approx(0.3 + math.hypot(2 / 30, 0.01)), "launch")
 

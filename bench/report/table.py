@@ -146,9 +146,9 @@ def _workload_line(name: str, p: Placement) -> Sequence[str]:
 
 
 def _implementations(placements: Sequence[Placement]) -> Iterable[Text]:
-    groups: dict[str, list[str]] = {}
+    groups: dict[str, dict[str, None]] = {}
     for p in placements:
-        groups.setdefault(p.implementation or "unnamed", []).append(p.name)
+        groups.setdefault(p.implementation or "unnamed", {})[p.name] = None
     said = "; ".join(f"{name}: {', '.join(who)}" for name, who in groups.items())
     yield Text(f"run by {said}", style="dim")
     if notes := "; ".join(f"{p.name}: {p.note}" for p in placements if p.note):

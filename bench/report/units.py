@@ -104,7 +104,9 @@ def percent(share: float | None) -> str:
 
 def plus_minus(half_width: float | None) -> str:
     """The half-width of an interval as text: "± 1.2 %", or a dash where there is none."""
-    return UNKNOWN if half_width is None or not math.isfinite(half_width) else f"± {percent(half_width)}"
+    if half_width is None or not math.isfinite(half_width):
+        return UNKNOWN
+    return f"± {percent(half_width)}" if half_width < 10 else "± >999 %"
 
 
 _QUANTITY = re.compile(r"\s*([-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*(\S*)\s*")

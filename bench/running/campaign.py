@@ -274,15 +274,12 @@ class Campaign:
     def extra_rounds(self, points: Sequence[Planned]) -> None:
         """Spend what is left of the box: see _wide, until all have converged."""
         for extra in range(EXTRA_ROUNDS):
-            chosen = self._fitting(self._wide(self.history.worth_it(points)))
-            if not chosen or not self._round("extra", Allotment(1, 1.0, tuple(chosen), ()), extra + 1, 0):
+            chosen = tuple(self._fitting(self._wide(self.history.worth_it(points))))
+            if not chosen or not self._round("extra", Allotment(1, 1.0, chosen, ()), extra + 1, 0):
                 break
 
     def _wide(self, points: Sequence[Planned]) -> list[Planned]:
-        """Points with too few rounds for a verdict, ceilings over their caps, then what was planned for few.
-
-        Headlines come first, then the widest intervals.
-        """
+        """Points with too few rounds for a verdict, the widest ceilings, then what was planned for few."""
         rates: dict[str, list[float]] = defaultdict(list)
         rounds: dict[str, set[int]] = defaultdict(set)
         q = {p.key: p.q for p in points}
@@ -292,10 +289,10 @@ class Campaign:
                 rates[key].append(value)
                 rounds[key].add(sample.round)
         few = [p for p in points if 0 < len(rounds[p.key]) < MIN_ROUNDS and p.regime != "sustained"]
+        few.sort(key=lambda p: p.priority)
         widths = {key: interval(values).half_width for key, values in rates.items()}
         over = {p.key: (widths.get(p.key) or 0.0) / p.cap for p in points if _is_ceiling(p) and p not in few}
         wide = sorted((p for p in points if over.get(p.key, 0.0) > 1.0), key=lambda p: -over[p.key])
-        few.sort(key=lambda p: p.priority)
         return [*(p for p in few if not p.times), *wide, *(p for p in few if p.times)]
 
     def _fitting(self, points: Sequence[Planned]) -> list[Planned]:
@@ -318,12 +315,12 @@ class Campaign:
         ]
         groups = Counter((p.point.kernel, p.point.precision.label, p.point.scope) for p in never)
         texts = [
-            f"{kernel} {precision} ({scope}): {n} point{'s' * (n > 1)}, the time box ended first"
+            f"{kernel} {precision} ({scope}): {counted(n, 'point')}, the time box ended first"
             for (kernel, precision, scope), n in groups.items()
         ]
         whole = self._complete()
         few = sum(0 < counts[p.key] < p.rounds(whole) * p.visits / 2 for p in self.history.worth_it(points))
-        return texts + ([f"{few} points were measured in fewer rounds than the rest"] if few else [])
+        return texts + ([f"{counted(few, 'point')} measured in fewer rounds than the rest"] if few else [])
 
 
 def _is_ceiling(planned: Planned) -> bool:

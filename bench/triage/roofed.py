@@ -89,8 +89,10 @@ def _start(case: Case, p: Placement) -> Reason | str:
         return f"start (T₀ of {p.implementation} was not measured)"
     facts = {"t0_seconds": t0, "seconds": seconds}
     told = f"{duration(t0)} of {duration(seconds)}"
-    if p.binds == "launch" or t0 >= MOSTLY * seconds:
+    if t0 >= MOSTLY * seconds:
         return Reason("launch-bound", "the launch alone takes most of the time", told, facts)
+    if p.binds == "launch":
+        return Reason("launch-bound", "the launch takes longer than its work would on the roof", told, facts)
     if t0 and seconds < LAUNCHES * t0:
         times = f"{seconds / t0:.1f} launches of {duration(t0)}"
         return Reason("latency", "one execution is too short to fill the device", times, facts)

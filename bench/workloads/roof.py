@@ -72,11 +72,15 @@ def roof(
     ceilings: Sequence[Ceiling],
     curves: Sequence[Curve],
 ) -> Roof:
-    """The roof of work of this precision, threads, level and read fraction, by the rule above."""
+    """The roof of work of this precision, threads, level and read fraction, by the rule above.
+
+    Its form is that of the sweep, whose arrays lie in DRAM; of a cache's roof none was measured.
+    """
     same = [c for c in ceilings if c.threads == threads]
     at_level = [c for c in same if c.quantity == "beta" and c.level == level]
     beta = beta_at(fraction, in_place, precision, at_level)
-    return Roof(pi_of(precision, same), beta, fit_of(precision, threads, in_place, curves))
+    form = fit_of(precision, threads, in_place, curves) if level == "DRAM" else None
+    return Roof(pi_of(precision, same), beta, form)
 
 
 def pi_of(precision: Precision, ceilings: Sequence[Ceiling]) -> Interval | None:
