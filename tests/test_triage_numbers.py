@@ -25,7 +25,7 @@ SLOW = {"achieved": near(2e10), "efficiency": near(0.2), "seconds": near(0.05)}
         (placement(**FAST, bytes_read=5e6, bytes_written=5e6), [L3], "cache-resident", "L3 of 30.5 MiB"),
         (placement(**FAST), [L3], "byte-count", "only the L3 can (400 GB/s)"),
         (placement(**FAST), [], "unexplained", "above roof: not possible, check the count or the timing"),
-        (placement(**SLOW, binds="launch"), [], "launch-bound", "the launch alone"),
+        (placement(**SLOW, binds="launch"), [], "launch-bound", "the launch takes longer"),
         (placement(**SLOW), [], "unexplained", "tested: start, pace, bytes, FLOP and start in turn"),
     ],
 )
