@@ -6,10 +6,8 @@ import errno
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -21,8 +19,7 @@ import pytest
 from bench import links
 from bench.backends.cpu import CpuBackend
 from bench.errors import DeviceError, ResourceError, UsageError, VerificationError
-from bench.links import loopback, numa, scratch, storage, team_start
-from bench.native import fork_join, jit
+from bench.links import scratch, storage
 from bench.planning import link_points
 from bench.planning.plan import PRESETS, plan
 from bench.planning.timebox import Ledger
@@ -33,7 +30,6 @@ from kernels import KERNELS, link
 from tests.counting import Array
 from tests.fake_device import FAKE, FakeBackend
 from tests.perf import links as race
-from tests.test_host import Machine
 
 FP64 = Precision.of("fp64")
 KIB, MIB = 1 << 10, 1 << 20
@@ -269,210 +265,6 @@ def test_storage_that_changes_bytes_is_not_timed(folder: Path, monkeypatch: pyte
 def test_requests_that_no_file_has(folder: Path, variant: str, size: int) -> None:
     with pytest.raises(DeviceError, match=r"multiples of 4096 byte|valid: direct, synced, buffered"):
         storage.prepare(file_point(variant, size=size))
-
-
-# loopback
-
-
-def message(variant: str, access: str = "send", size: int = KIB) -> Point:
-    return a_link("loopback", variant, "network", access, size)
-
-
-@pytest.mark.parametrize(
-    ("variant", "access", "size"),
-    [
-        ("ping", "send", 1),
-        ("ping", "send", KIB),
-        ("stream", "send", 300_000),
-        ("stream", "exchange", 300_000),
-    ],
-)
-def test_messages_arrive(backend: CpuBackend, variant: str, access: str, size: int) -> None:
-    found = sampled(backend, message(variant, access, size))
-    assert found.status == "ok", found.reason
-    moved = found.facts["amount"] * size
-    assert (found.bytes_written, found.bytes_read) == (moved, moved if access == "exchange" else 0)
-    assert found.facts["no_delay"] is True and found.facts["send_buffer_bytes"] > 0
-    assert variant != "ping" or found.facts["amount"] % 2 == 0  # there and back
-
-
-def test_a_message_that_arrives_changed_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    handle = loopback.prepare(message("stream")).handle
-    handle.check()
-    monkeypatch.setattr(loopback.zlib, "crc32", lambda data: 1)
-    with pytest.raises(VerificationError, match="1024 byte arrived changed"):
-        handle.check()
-
-
-def test_a_peer_that_dies_in_the_middle_fails_the_point_and_the_next_one_works(backend: CpuBackend) -> None:
-    prepared = loopback.prepare(message("stream", size=MIB))
-    assert prepared.handle.link._process is not None
-    os.kill(prepared.handle.link._process.pid, signal.SIGKILL)
-    with pytest.raises(DeviceError, match=r"lost in the middle of a transfer \(it ended with signal 9"):
-        prepared.handle.measure(1000, 3)
-    assert sampled(backend, message("stream")).status == "ok"
-
-
-def test_no_port_and_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loopback.socket, "create_server", refusing(errno.EADDRNOTAVAIL))
-    with pytest.raises(DeviceError, match=r"no port of 127.0.0.1 can be opened .*`ip link set lo up`"):
-        loopback.Link(())
-    monkeypatch.undo()
-    monkeypatch.setattr(loopback, "START_SECONDS", 0.3)
-    monkeypatch.setattr(loopback.sys, "executable", "/bin/false")
-    with pytest.raises(DeviceError, match=r"did not connect to port \d+ .*\(it ended with exit code 1\)"):
-        loopback.Link(())
-
-
-def test_the_peer_ends_with_the_process_that_started_it() -> None:
-    code = (
-        "from bench.links.loopback import Link\nimport time\n"
-        "link = Link(())\nprint(link._process.pid, flush=True)\ntime.sleep(60)\n"
-    )
-    parent = subprocess.Popen([sys.executable, "-c", code], cwd=TOP, stdout=subprocess.PIPE)
-    assert parent.stdout is not None
-    peer = int(parent.stdout.readline())
-    assert b"bench.links.peer" in Path(f"/proc/{peer}/cmdline").read_bytes()
-    parent.kill()
-    parent.wait()
-    parent.stdout.close()
-    for _ in range(100):
-        if not Path(f"/proc/{peer}").exists() or b"Z" in Path(f"/proc/{peer}/stat").read_bytes().split()[2]:
-            break
-        time.sleep(0.05)
-    else:
-        pytest.fail("the peer outlives its parent")
-
-
-def test_messages_that_are_not_there() -> None:
-    for point in (message("ping", "exchange"), message("burst"), message("stream", size=0)):
-        with pytest.raises(DeviceError, match=r"valid: ping send|messages are 1 to"):
-            loopback.prepare(point)
-
-
-# memory nodes
-
-
-@pytest.fixture
-def three_nodes(tmp_path: Path) -> Machine:
-    """Two nodes of two CPUs each, and a GPU's memory as a third without any."""
-    machine = Machine(tmp_path, 4)
-    for cpu in range(4):
-        machine.cache(cpu, 0, 1, "32K", str(cpu), "Data")
-    machine.node(0, "0-1", 256)
-    machine.node(1, "2-3", 256)
-    machine.node(2, "", 96)
-    return machine
-
-
-def test_every_node_reads_every_node_and_bare_memory_is_told_apart(three_nodes: Machine) -> None:
-    device = three_nodes.device()
-    drafted = plan(device, FakeBackend().variants, "standard", families=["link"])
-    remote = [p.point for p in drafted.points if p.point.kernel == "remote-read"]
-    assert [p.level for p in remote] == [
-        "NUMA 0>0",
-        "NUMA 0>1",
-        "NUMA 1>0",
-        "NUMA 1>1",
-        "NUMA 2>0 (no CPUs)",
-        "NUMA 2>1 (no CPUs)",
-    ]
-    assert {p.threads for p in remote} == {2} and numa.nodes_of(remote[4].level) == (2, 0)
-    assert all(links.unsupported(p, device.facts) == "" for p in remote)
-    absent = replace(remote[0], level="NUMA 3>0")
-    assert "no memory node 3; it has [0, 1, 2]" in links.unsupported(absent, device.facts)
-    crowded = replace(remote[0], threads=3)
-    assert "node 0 has 2 CPUs for us, 3 are wanted" in links.unsupported(crowded, device.facts)
-    quick = plan(device, FakeBackend().variants, "quick", families=["link"])
-    assert "NUMA 0>0" not in {p.point.level for p in quick.points}
-
-
-def test_one_node_is_a_note_not_a_silence(tmp_path: Path) -> None:
-    machine = Machine(tmp_path, 2)
-    machine.node(0, "0-1", 64)
-    drafted = plan(machine.device(), FakeBackend().variants, "standard", families=["link"])
-    assert "link between memory nodes (NUMA): this machine has one node" in drafted.notes
-
-
-def test_where_memory_lies_is_read_back(tmp_path: Path) -> None:
-    (tmp_path / "proc/self").mkdir(parents=True)
-    (tmp_path / "proc/self/numa_maps").write_text(
-        "1000 default file=/x mapped=3 N0=3 kernelpagesize_kB=4\n"
-        "7f00 bind:1 anon=40 dirty=40 N0=10 N1=30 kernelpagesize_kB=4\n"
-        "ff000 default anon=1 N0=1\n"
-    )
-    assert numa.placed(0x8000, 1, tmp_path) == 0.75
-    assert numa.placed(0x8000, 2, tmp_path) == 0.0
-    assert numa.placed(0x8000, 1, tmp_path / "none") is None
-
-
-def test_the_read_loop_runs_on_the_threads_of_a_node(backend: CpuBackend) -> None:
-    point = a_link("remote-read", "s6u2", "NUMA 0>0", "read", 4 * MIB)
-    facts = {"nodes": {"0": list(backend.team.cpus)}, "memory_nodes": {"0": 1}}
-    prepared = numa.prepare(point, facts, backend.isa)
-    prepared.handle.check()
-    taken = prepared.handle.measure(10, 3)
-    unit = prepared.handle.window.unit
-    assert len(taken) == 3 and min(taken.seconds) > 0
-    assert prepared.work(10).reads == {"NUMA 0>0": 10.0 * unit}
-    assert prepared.facts["memory_node_has_cpus"] and prepared.facts["placed"]
-    prepared.handle.close()
-
-
-def test_memory_that_cannot_be_bound_is_touched_where_it_shall_lie(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numa, "bind", lambda *_: "Operation not permitted")
-    monkeypatch.setattr(numa, "placed", lambda *_: None)
-    cpus = sorted(os.sched_getaffinity(0))
-    region, how = numa.memory_on(MIB, 0, cpus)
-    assert how == "first touch (Operation not permitted)" and region.view("f8", 0, 3).tolist() == [1.0] * 3
-    assert sorted(os.sched_getaffinity(0)) == cpus
-    with pytest.raises(DeviceError, match="no CPU to touch it first: a container needs"):
-        numa.memory_on(MIB, 2, [])
-    monkeypatch.setattr(numa, "placed", lambda *_: 0.5)
-    with pytest.raises(DeviceError, match="only 50% of the memory came to lie on node 0"):
-        numa.memory_on(MIB, 0, cpus)
-
-
-# team start
-
-
-def launched(kernel: str, variant: str = "team", threads: int = 1, **sizes: int) -> Point:
-    return Point("launch", kernel, variant, FP64, threads=threads, sizes=sizes)
-
-
-def test_the_team_starts_and_joins(backend: CpuBackend) -> None:
-    everyone = len(backend.team.cpus)
-    for point in (
-        launched("empty"),
-        launched("empty", threads=everyone),
-        launched("empty", "woken", everyone),
-    ):
-        found = sampled(backend, point)
-        assert found.status == "ok", found.reason
-        assert (found.flops, found.bytes) == (0.0, 0.0) and found.facts["amount"] >= 1
-
-
-def test_every_start_meets_twice_and_copies_its_bytes(backend: CpuBackend) -> None:
-    everyone = len(backend.team.cpus)
-    size = 8 * KIB * everyone
-    prepared = backend.prepare(launched("smallest", threads=everyone, bytes=size))
-    handle = prepared.handle
-    backend.verify(prepared)
-    assert handle.counter[0] == 2 * team_start.CHECKED_STARTS * everyone
-    half = handle.memory.bytes // 16
-    np.testing.assert_array_equal(handle.memory.view("f8", 8 * half, half), np.linspace(1, 2, half))
-    work = prepared.work(3)
-    assert work.reads[""] == work.writes[""] == 3 * size / 2
-    handle.memory.view("f8", 8 * half, half)[:] = 0
-    handle.body = jit.address(fork_join.empty_ir(backend.isa), backend.isa)
-    with pytest.raises(VerificationError, match="smallest kernel differs"):
-        handle.check()
-
-
-def test_launches_that_a_cpu_does_not_have(backend: CpuBackend) -> None:
-    for point in (launched("empty", "graph"), launched("smallest", bytes=100), launched("empty", "woken", 0)):
-        with pytest.raises(DeviceError, match=r"valid: team, woken|want multiples of|are woken at once"):
-            backend.prepare(point)
 
 
 # the plan

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
-import math
 import random
 from functools import cache
 from pathlib import Path
@@ -18,135 +17,18 @@ from bench.backends import open_backend
 from bench.errors import FileError, UsageError
 from bench.planning import sizes
 from bench.prediction import answer, asked, products, whose, works
-from bench.prediction.estimate import largest, log_width, spread
+from bench.prediction.estimate import log_width, spread
 from bench.prediction.nominal import nominal
-from bench.prediction.products import EDGES, RATE, SIDES, TEAMS, Shape, fitted
 from bench.prediction.works import Load
 from bench.profile import encoding, roofline
 from bench.profile.records import Curve, CurvePoint, Interval, Placement, Precision, Profile
 from bench.report import prediction as printed
 from bench.running import suite
 from bench.workloads.zoo import ZOO
-from tests.perf import prediction as evaluation
 from tests.perf import unseen
 from tests.synthetic import synthetic_profile
 
 FP64, LIBRARY = Precision.of("fp64"), Precision.of("fp64", "library")
-SQUARES = [(n, n, n) for n in (256, 512, 1024, 1536)]
-RAGGED = [(23, 29, 19), (47, 53, 61), (101, 89, 97), (509, 491, 13), (487, 11, 521), (17, 503, 479)]
-LONG = [(4099, 37, 53), (43, 3989, 61), (59, 41, 4001)]
-T0, PER_FLOP, PER_MN, PER_MK, PER_KN = 2e-6, 1 / 60e9, 4e-10, 7e-10, 5e-10
-
-
-def sides(m: int, n: int, k: int) -> float:
-    """Seconds of a product whose costs are known."""
-    return T0 + PER_FLOP * 2.0 * m * n * k + PER_MN * m * n + PER_MK * m * k + PER_KN * k * n
-
-
-def timed(shapes: list[tuple[int, int, int]], seconds: Any) -> list[Shape]:
-    return [Shape(*s, seconds(*s)) for s in shapes]
-
-
-# the efficiency curve
-
-
-def test_costs_of_a_library_are_found_again() -> None:
-    curve = fitted(timed(SQUARES + RAGGED + LONG, sides))
-    assert curve.form == SIDES
-    assert curve.costs[:5] == pytest.approx((T0, PER_FLOP, PER_MN, PER_MK, PER_KN), rel=1e-3)
-    assert curve.seconds(333, 77, 1200) == pytest.approx(sides(333, 77, 1200), rel=1e-4)
-    assert curve.error == pytest.approx(0.0, abs=1e-4)
-
-
-def test_a_disturbed_size_moves_the_curve_little() -> None:
-    shapes = timed(SQUARES + RAGGED + LONG, sides)
-    spoilt = [dataclasses.replace(s, seconds=s.seconds * (5 if s.m == 512 else 1)) for s in shapes]
-    assert fitted(spoilt).seconds(900, 800, 700) == pytest.approx(sides(900, 800, 700), rel=0.1)
-
-
-def test_the_step_from_one_thread_to_a_team_is_found() -> None:
-    def team(m: int, n: int, k: int) -> float:
-        body = sides(m, n, k) - T0
-        return T0 + (1.8 * body if 2.0 * m * n * k < 1e6 else body + 1e-5)
-
-    curve = fitted(timed(SQUARES + RAGGED + LONG, team), threads=2)
-    assert curve.form == TEAMS
-    assert curve.speed_up == pytest.approx(1.8, abs=0.05)
-    assert 3.1e5 < curve.step < 1.8e6, "between the sizes on either side of it"
-    assert curve.seconds(60, 50, 40) == pytest.approx(team(60, 50, 40), rel=0.03)
-    assert fitted(timed(SQUARES + RAGGED + LONG, team), threads=1).form != TEAMS
-
-
-def test_unseen_shapes_lie_inside_the_interval_nineteen_times_in_twenty() -> None:
-    hits = []
-    for seed in range(8):
-        order = random.Random(seed)
-        shapes = SQUARES + RAGGED + LONG
-        curve = fitted([Shape(*s, sides(*s) * math.exp(order.gauss(0, 0.05))) for s in shapes])
-        for i in range(100):
-            shape = unseen.shape(unseen.KINDS[i % 4], order)
-            width = curve.width(*shape)
-            assert width is not None and 0.05 < width < 0.4
-            error = math.log(curve.seconds(*shape) / sides(*shape)) + order.gauss(0, 0.05)
-            hits.append(abs(error) <= width)
-    assert 0.92 < sum(hits) / len(hits) < 0.99
-
-
-def test_precisions_of_one_library_are_fitted_together() -> None:
-    """fp32 at twice the rate; its smallest sizes 1.6 times too slow each cannot move the call's cost."""
-
-    def seconds(item: int, m: int, n: int, k: int) -> float:
-        body = PER_FLOP * 2.0 * m * n * k * item / 8 + (PER_MN * m * n + PER_MK * m * k) * item / 8
-        return T0 + (1.8 * body if 2.0 * m * n * k < 1e6 else body + 1e-5)
-
-    shapes = SQUARES + list(sizes.RAGGED)
-    fp64 = [Shape(*s, seconds(8, *s)) for s in shapes]
-    fp32 = [Shape(*s, seconds(4, *s) * (1.6 if s[0] in (13, 23) else 1.0), item=4) for s in shapes]
-    curve = fitted([*fp32, *fp64], threads=2, item=4)
-    assert curve.form == TEAMS and len(curve.missed) == len(curve.shapes) == 2 * len(shapes)
-    assert curve.costs[1:4] == pytest.approx((PER_FLOP / 2, PER_MN / 2, PER_MK / 2), rel=0.1)
-    assert curve.costs[0] == pytest.approx(T0, rel=0.1)
-    for shape in ((60, 50, 40), (15, 20, 18), (700, 800, 900)):
-        assert curve.seconds(*shape) == pytest.approx(seconds(4, *shape), rel=0.05)
-        assert fitted([*fp32, *fp64], 2, 8).seconds(*shape) == pytest.approx(seconds(8, *shape), rel=0.05)
-    assert fitted(fp32, threads=2).seconds(15, 20, 18) > 1.1 * seconds(4, 15, 20, 18), "alone it follows them"
-
-
-def test_an_interval_is_as_wide_as_sizes_like_it_scatter() -> None:
-    order = random.Random(5)
-    small = [s for s in sizes.RAGGED if math.prod(s) < 3e6]
-    shapes = [
-        Shape(*s, sides(*s) * math.exp(order.gauss(0, 0.2 if s in small else 0.02)))
-        for s in (*SQUARES, *sizes.RAGGED, *((n, n, n) for n in range(600, 1500, 90)))
-    ]
-    curve = fitted(shapes)
-    near, far = curve.width(30, 40, 50), curve.width(900, 900, 900)
-    assert near is not None and far is not None and near > 0.3 > 0.15 > far
-    moved = dataclasses.replace(curve, shapes=tuple(dataclasses.replace(s, width=0.5) for s in shapes))
-    assert moved.width(900, 900, 900) == pytest.approx(math.hypot(far, 0.5))
-
-
-def test_few_sizes_allow_little() -> None:
-    assert fitted(timed(SQUARES[:1], sides)).form == RATE
-    assert fitted(timed(SQUARES[:1], sides)).width(64, 64, 64) is None
-    squares = [(n, n, n) for n in (64, 128, 256, 512, 1024, 1536)]
-    curve = fitted(timed(squares, lambda m, n, k: T0 + PER_FLOP * 2.0 * m * n * k + 5e-10 * 3 * n * n))
-    assert curve.form == EDGES
-    assert curve.costs[2:5] == pytest.approx([5e-10] * 3, rel=1e-3)
-    assert curve.bounds_only(512, 512, 16) and not curve.bounds_only(5000, 5000, 5000)
-    with pytest.raises(ValueError, match="at least one"):
-        fitted([])
-
-
-def test_what_lies_outside_the_measured_sizes_is_named() -> None:
-    curve = fitted(timed(SQUARES, sides))
-    assert curve.beyond(300, 1536, 256) == ""
-    assert curve.beyond(2000, 1024, 16) == "m above 1536, k below 256"
-
-
-def test_causes_that_take_equally_long_cannot_be_told() -> None:
-    assert largest({"compute": 1.0, "memory": 0.95, "launch": 0.0}) == "cannot tell"
-    assert largest({"compute": 1.0, "memory": 0.5, "launch": 1.2}) == "launch"
 
 
 # the simulated device, whose truth is known
@@ -630,56 +512,6 @@ def test_the_table_says_what_has_no_interval() -> None:
         "\nelsewhere\n" in text
         and [words in line for words, line in zip(told, rows, strict=True)] == [True] * 4
     )
-
-
-# the evaluation
-
-
-def test_drawn_shapes_are_of_their_kind_and_unseen() -> None:
-    jobs = unseen.products(80, random.Random(1), 2, SQUARES)
-    shapes = [tuple(job.point.sizes[name] for name in "mnk") for job in jobs]
-    assert len(set(shapes)) == 80 and not set(shapes) & set(SQUARES)
-    assert [job.group for job in jobs[:4]] == [
-        "gemm fp64 square",
-        "gemm fp32 square",
-        "gemm fp64 tall",
-        "gemm fp32 tall",
-    ]
-    assert max(job.work for job in jobs) <= unseen.MOST_FLOPS
-    assert shapes == [
-        tuple(j.point.sizes[x] for x in "mnk") for j in unseen.products(80, random.Random(1), 2, SQUARES)
-    ]
-
-
-def row(measured: float, predicted: float, nominal: float | None = None, reason: str = "") -> evaluation.Row:
-    return evaluation.Row("g", "what", measured, predicted, predicted / 1.2, predicted * 1.2, nominal, reason)
-
-
-def test_the_evaluation_demands_what_it_says() -> None:
-    good = [row(1.0, 1.05, 0.5), row(1.0, 0.92, 0.6), row(1.0, 1.3, 0.4)]
-    assert [holds for holds, _ in evaluation.verdicts(good, good)] == [True, True, True, True]
-    poor = [row(1.0, 1.3, 0.5), row(1.0, 2.5, 0.8)]
-    assert [holds for holds, _ in evaluation.verdicts(poor, poor)] == [False, False, False, False]
-    told = [row(1.0, 1.1), row(1.0, 1.1), row(1.0, 2.5, reason="cache-resident")]
-    assert [holds for holds, _ in evaluation.verdicts([], told)] == [True, True]
-    found = evaluation.summary("all", good)
-    assert (found.median, found.worst.predicted, found.nominal) == (
-        pytest.approx(0.08),
-        1.3,
-        pytest.approx(0.5),
-    )
-    assert found.inside == pytest.approx(2 / 3)
-    text = "\n".join(evaluation.lines(good, told))
-    assert "all products" in text and text.count("cache-resident") == 1
-
-
-@pytest.mark.slow
-def test_the_evaluation_runs_on_this_cpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--minutes", "1", "--shapes", "8", "--visits", "1", "--no-workloads"]
-    assert evaluation.main([*words, "--json", str(tmp_path / "rows.json")]) in (0, 1)
-    rows = encoding.loads((tmp_path / "rows.json").read_text())
-    assert len(rows) == 8 and all(r["measured"] > 0 and r["predicted"] > 0 for r in rows)
-    assert "all products" in capsys.readouterr().out
 
 
 def test_a_product_is_held_to_what_starting_it_costs(profile: Profile) -> None:
