@@ -121,7 +121,7 @@ def _library(case: Case, p: Placement) -> Reason | str:
     if not rates or p.achieved.value < AS_LIBRARY * max(rates):
         return f"library ({f'its ceiling is {si(max(rates), p.unit)}' if rates else 'no ceiling of it'})"
     told = f"{si(p.achieved.value, p.unit)} of {si(max(rates), p.unit)}"
-    shared = "the library's own measured ceiling is little higher"
+    shared = "the library itself was measured at about that rate"
     return Reason("library", shared, told, {"library_pi": max(rates)})
 
 
