@@ -97,6 +97,16 @@ def test_a_spill_is_caught() -> None:
     assert any("spill" in fault for fault in audit.audit(text, KERNELS["fma"], form, target, "fp64"))
 
 
+def test_addresses_computed_anew_in_every_trip_are_caught() -> None:
+    target, form, kernel = isa.KNOWN["avx2"], Form(6, 2), KERNELS["read"]
+    known = emit.loop_ir(kernel.shape, form, target, "fp64")
+    # Without this the compiler knows that the six starts are one start and multiples of a part.
+    ir, starts = re.subn(r'call ptr asm +"", "=r,0"\(ptr (\S+)\)', r"getelementptr i8, ptr \1, i64 0", known)
+    assert starts == 6
+    faults = audit.audit(jit.assembly(ir, target), kernel, form, target, "fp64")
+    assert faults == ["loop: 8 instructions beside the vectors, a trip takes 3"]
+
+
 def test_loops_are_found_wherever_their_blocks_stand() -> None:
     rotated = (
         "f:\n\tjmp\t.L2\n.L1:\n\tvaddpd\t%ymm0, %ymm1, %ymm1\n.L2:\n\tcmpq\t%rax, %rcx\n\tjl\t.L1\n\tretq\n"

@@ -15,6 +15,9 @@ from bench.native.isa import Isa
 from kernels.mix import BLOCK_VECTORS
 from kernels.spec import ITEM_BYTES, ChainShape, ChaseShape, Kernel, MixShape, StreamShape
 
+TRIP = 3
+"""x86-64 instructions that count a trip: add, compare, jump. More of them take room from loads in flight."""
+
 KINDS = ("fma", "multiply", "add", "load", "store", "nontemporal", "prefetch", "spill")
 
 X86_ARITHMETIC = re.compile(r"v?(fn?m(?:add|sub)\d{3}|mul|add)p([sd])$")
@@ -112,6 +115,11 @@ def count(body: tuple[Instruction, ...], isa: Isa) -> Counter[str]:
     for mnemonic, operands in body:
         counter.update(_x86(mnemonic, operands) if isa.x86 else _arm(mnemonic, operands))
     return counter
+
+
+def scalar(body: tuple[Instruction, ...]) -> int:
+    """How many x86-64 instructions of a piece of code touch no vector register and are no prefetch."""
+    return sum(not re.search(r"%[xyz]mm", i[1]) and not i[0].startswith("prefetch") for i in body)
 
 
 def _x86(mnemonic: str, operands: str) -> Counter[str]:
@@ -231,6 +239,8 @@ def audit(text: str, kernel: Kernel, form: Form, isa: Isa, precision: str) -> li
         got = {"block": block - rounds, "rounds": rounds}
     if isinstance(kernel.shape, ChaseShape):
         got["loop"] += chains(found[0], isa)
+    if isinstance(kernel.shape, StreamShape | MixShape) and isa.x86 and scalar(found[0]) != TRIP:
+        faults.append(f"loop: {scalar(found[0])} instructions beside the vectors, a trip takes {TRIP}")
     for name, expectation in want.items():
         for kind in dict.fromkeys((*KINDS, *got[name], *expectation)):
             if got[name][kind] != expectation[kind]:

@@ -149,8 +149,18 @@ class Emitter:
         for name in dict.fromkeys(names):
             base = self.at(self.word(words[name], PTR), self.word(abi.OFFSET))
             shifts = [self.builder.mul(part, ir.Constant(I64, j)) for j in range(streams)]
-            found[name] = [self.at(base, shift) for shift in shifts]
+            found[name] = [self.held(self.at(base, shift)) for shift in shifts]
         return found
+
+    def held(self, address: Value) -> Value:
+        """The same address, of whose origin the compiler knows nothing.
+
+        It keeps such addresses in registers. Known to be base + j x part, they are computed anew in every
+        trip, one from the other: 5 instructions more beside 12 loads, and fewer lines in the reorder window
+        (4 to 5 % of a read from DRAM on Zen 3).
+        """
+        same = ir.InlineAsm(ir.FunctionType(PTR, [PTR]), "", "=r,0")
+        return self.builder.call(same, [address])
 
     def part(self, streams: int) -> Value:
         """Bytes of one sub-stream."""

@@ -41,7 +41,7 @@ PI = Demand(LEAST_PI_PAIRS, 0.98)
 MOVED = Demand(LEAST_BETA_PAIRS, 0.98, 0.96)  # copy and triad, same kind of store
 IN_PLACE = Demand(LEAST_BETA_PAIRS, 0.97, 0.96)  # read and update
 STREAM_DEMANDS = {"copy": MOVED, "triad": MOVED, "read": IN_PLACE, "update": IN_PLACE}
-PLACEMENTS = 4  # of a stream's arrays: which pages they get moves a rate by up to 10 %, for either side
+PLACEMENTS = 12  # of a stream's arrays: which pages they get moves a rate by up to 10 %, for either side
 SHOWN_SHARE = 0.25  # of the pairs, for the streams of which nothing is demanded
 CACHE_DEMAND = Demand(LEAST_PI_PAIRS, 0.95)
 LATENCY_DEMAND = Demand(LEAST_PI_PAIRS, 0.95, high=1.05)
