@@ -43,7 +43,13 @@ POINTS = [
     stream("write", "s1u8"),
     Point("mix", "mix-read-only", "s6u2", FP64, "DRAM", "read", sizes={"bytes": 8 * MIB, "fma": 3}),
     Point(
-        "mix", "mix-in-place", "s6u2 prefetch", FP32, "DRAM", "update", sizes={"bytes": 8 * MIB, "fma": 48}
+        "mix",
+        "mix-in-place",
+        "s6u2 prefetch 512",
+        FP32,
+        "DRAM",
+        "update",
+        sizes={"bytes": 8 * MIB, "fma": 48},
     ),
     Point("cache", "cache-read", "s1u8", FP64, "L1", "read", sizes={"bytes": 16384}),
     Point("cache", "cache-copy", "s1u4", FP64, "L1", "copy", sizes={"bytes": 16384}),

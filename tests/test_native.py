@@ -42,7 +42,7 @@ def forms(name: str) -> list[Form]:
     if kernel.family == "mix":
         return [Form(s, 0, 0, False, s == 6, f) for s in (3, 6) for f in (1, 7, 12, 60)]
     if kernel.access in ("read", "update"):
-        return [Form(3, 4), Form(6, 2, prefetch=True), Form(1, 12)]
+        return [Form(3, 4), Form(6, 2, prefetch=512), Form(1, 12)]
     return [Form(1, 4), Form(2, 4), Form(1, 8, nontemporal=True)]
 
 

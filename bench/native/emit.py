@@ -24,7 +24,6 @@ from kernels.spec import ChainShape, ChaseShape, MixShape, Shape, StreamShape
 
 CHAIN_UNROLL = 4  # steps per iteration: 3 loop instructions beside 4 x chains FMA
 CLOCK_STEPS = 64  # dependent one-cycle instructions per iteration of the clock chain
-PREFETCH_BYTES = 1024  # how far ahead: about the lines that a full reorder window cannot reach
 LINE_BYTES = 64
 
 
@@ -66,7 +65,7 @@ def _stream(shape: StreamShape, form: Form, e: Emitter) -> str:
         for k in range(form.streams):
             rows = {name: e.at(base[k], i) for name, base in bases.items()}
             if form.prefetch:
-                _ahead(e, [rows[n] for n in shape.loads], form.vectors)
+                _ahead(e, [rows[n] for n in shape.loads], form.vectors, form.prefetch)
             for v in range(form.vectors):
                 loaded = [e.load(e.at(rows[name], v * width)) for name in shape.loads]
                 if shape.element is None:
@@ -86,10 +85,10 @@ def _stream(shape: StreamShape, form: Form, e: Emitter) -> str:
     return e.finish(totals)
 
 
-def _ahead(e: Emitter, rows: Sequence[Value], vectors: int) -> None:
+def _ahead(e: Emitter, rows: Sequence[Value], vectors: int, bytes: int) -> None:
     for row in rows:
         for line in range(0, vectors * e.isa.vector_bytes, LINE_BYTES):
-            e.prefetch(e.at(row, PREFETCH_BYTES + line))
+            e.prefetch(e.at(row, bytes + line))
 
 
 def _mix(shape: MixShape, form: Form, e: Emitter) -> str:
@@ -105,7 +104,7 @@ def _mix(shape: MixShape, form: Form, e: Emitter) -> str:
     def block(i: Value, carried: list[Value]) -> list[Value]:
         rows = [e.at(b, i) for b in base]
         if form.prefetch:
-            _ahead(e, rows, vectors)
+            _ahead(e, rows, vectors, form.prefetch)
         places = [e.at(row, v * width) for row in rows for v in range(vectors)]
         acc, checksum = carried[:BLOCK_VECTORS], carried[BLOCK_VECTORS]
         for v in range(busy):

@@ -22,13 +22,13 @@ Loop = Callable[[Value, list[Value]], list[Value]]
 @dataclass(frozen=True)
 class Form:
     """How a loop is laid out: `streams` sub-streams x `vectors` a block, `chains` for the peak
-    chain, nontemporal stores, prefetch ahead, `fma` vector FMAs per block of a mix loop."""
+    chain, nontemporal stores, `prefetch` bytes ahead (0: none), `fma` vector FMAs per block of a mix loop."""
 
     streams: int = 1
     vectors: int = 4
     chains: int = 0
     nontemporal: bool = False
-    prefetch: bool = False
+    prefetch: int = 0
     fma: int = 0
 
 

@@ -117,7 +117,7 @@ def _stream(draft: Draft, name: str, kernel: str, store: str, scope: str, thread
 MIX = (("mix-read-only", "read", "none"), ("mix-in-place", "update", "ordinary"))
 
 KNEE = 24
-"""From this many FMAs a block on the best form is chosen anew: prefetch helps near the ridge only."""
+"""From this many FMAs a block on the best form is chosen anew: prefetch matters near the ridge."""
 
 TUNED_AT = {"low": 3, "knee": 96}
 """FMAs a block at which the two choices are made; both are part of every grid."""
