@@ -43,7 +43,7 @@ LAYOUTS = {
 """Sub-streams x vectors a block. Read-only traffic wants many sub-streams (memory-level parallelism: up to
 31 % over one), copies two or three; a single vector a trip suits the prefetchers of some machines. `prefetch`
 names the bytes ahead that are asked for: 512 carry reads to the ridge, where arithmetic fills the reorder
-window (0.96 of beta, against 0.86 without and 0.81 with 1024, at 96 FMAs a block on Zen 3); 256 help stores."""
+window (0.96 of beta, against 0.86 without and 0.81 with 1024, 96 FMAs a block, Zen 3); 256 help stores."""
 
 
 def variants(kernel: str, target: isa.Isa) -> tuple[str, ...]:
