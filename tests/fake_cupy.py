@@ -90,6 +90,7 @@ class FakeGpu:
 
     seconds: what one launch takes, by (entry, grid, block, count);  bodies: entry -> what it does to memory
     fail: entry or call -> status to raise (at the next wait for launches);  compiled: source, options
+    host_place: whether pages may be sent to the host by CuPy, which its build for CUDA 13 cannot
     """
 
     total: int = 1 << 30
@@ -108,6 +109,7 @@ class FakeGpu:
     devices: int = 1
     peers: bool = True
     managed: bool = True
+    host_place: bool = True
     touches: dict[str, Callable[..., Any]] = field(default_factory=dict)
     current: int = 0
     home: dict[int, int] = field(default_factory=dict)
@@ -440,6 +442,8 @@ def runtime(gpu: FakeGpu) -> types.SimpleNamespace:
         integer(address, bytes, device, stream)
         gpu.call("memPrefetchAsync")
         assert gpu.holds(address, bytes), "pages that are not there"
+        if device == -1 and not gpu.host_place:
+            raise CUDARuntimeError(101)
         way = "d2h" if device == -1 else "h2d"
         gpu.queue(LATENCY + bytes / RATES[way], f"prefetch {way}", stream=stream, engine=way)
 

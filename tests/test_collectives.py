@@ -122,6 +122,7 @@ def test_an_operation_is_prepared_verified_measured_and_released(
     three.verify(prepared)
     nccl = sys.modules["cupy.cuda.nccl"]
     started = nccl.operations
+    assert prepared.handle.task.each == 1, "each operation is a call that fills the queue"
     taken = three.measure(prepared, 4, 2)
     assert nccl.operations == started + 8
     assert taken.seconds == pytest.approx([4 * (1e-5 + 12_000 / 50e9)] * 2, rel=1e-3)

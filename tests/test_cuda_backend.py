@@ -208,6 +208,26 @@ def test_reading_fills_the_device_once_and_chains_do_too(gpu: FakeGpu, backend: 
     assert prepared.work(10).flops == 10 * 512 * 2 * SMS * BLOCKS_PER_SM * 512
 
 
+@pytest.mark.parametrize("variant", ["v16 l4 b256", "v16 l2 b256", "v16 l4 cs b256"])
+def test_long_reads_come_in_waves_of_whole_tiles(gpu: FakeGpu, backend: CudaBackend, variant: str) -> None:
+    prepared = backend.prepare(stream("read", variant, bytes=(4 << 20) + 4000))
+    _, grid, block, args, _ = gpu.launches[-1]
+    tile = BLOCK * 4 * int(variant.split()[1][1:])
+    assert (grid, block) == (8 * SMS * BLOCKS_PER_SM, BLOCK) and args[4] == 1 << 20
+    assert args[4] % (grid * tile) == 0 and prepared.facts["items"] == args[4]
+    assert gpu.live[int(args[0])] >= 4 * grid * block, "a result of every thread has its place"
+    assert prepared.work(3).bytes("DRAM") == 3 * 4 * args[4]
+
+
+def test_the_sweep_comes_in_waves_but_not_with_few_blocks(gpu: FakeGpu, backend: CudaBackend) -> None:
+    point = mix("mix-read-only", "fine b256", 32, bytes=4 << 20)
+    prepared = backend.prepare(point)
+    assert gpu.launches[-1][1] == 8 * SMS * BLOCKS_PER_SM and int(gpu.launches[-1][3][4]) == 1 << 20
+    assert gpu.live[int(gpu.launches[-1][3][0])] >= 8 * prepared.work(1).flops / 2 / 32 / 8 / 1024
+    backend.prepare(replace(point, sizes={**point.sizes, "blocks_per_sm": 1}))
+    assert gpu.launches[-1][1] == SMS
+
+
 def test_a_chain_is_one_launch_of_so_many_trips(gpu: FakeGpu, backend: CudaBackend) -> None:
     prepared = backend.prepare(chain())
     taken = backend.measure(prepared, 1000, 3)

@@ -7,10 +7,10 @@ import pytest
 from bench.backends.cuda import CudaBackend
 from bench.errors import DeviceError
 from bench.gpu.engine import Engine
-from bench.gpu.faults import ContextLost
+from bench.gpu.faults import ContextLost, translated
 from bench.planning.planned import Planned
 from bench.running.measure import Session
-from tests.fake_cupy import FakeGpu
+from tests.fake_cupy import CUDARuntimeError, FakeGpu
 from tests.test_cuda_backend import backend as backend
 from tests.test_cuda_backend import gpu as gpu
 from tests.test_cuda_backend import no_threads_are_left as no_threads_are_left
@@ -35,6 +35,49 @@ def test_an_illegal_address_ends_the_context_once(gpu: FakeGpu, backend: CudaBac
             again()
     backend.release(prepared)
     assert len(gpu.calls) == touched
+
+
+@pytest.mark.parametrize("error", [AttributeError("no attribute 'gemv'"), TypeError("want an integer")])
+def test_what_nobody_foresaw_costs_its_point_alone(
+    backend: CudaBackend, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def surprise(point: object) -> None:
+        raise error
+
+    session = Session(backend, 1, 1)
+    planned = Planned(stream("copy"), 0, 0.02, 0.5, 0.01, 1e-3, 0.01, 2)
+    with monkeypatch.context() as patched:
+        patched.setattr(backend.bodies, "prepare", surprise)
+        sample = session.sample(planned, 1)
+    assert (sample.status, sample.reason) == (
+        "failed",
+        f"preparing fp32 copy: {type(error).__name__}: {error}",
+    )
+    prepared = backend.prepare(stream("copy"))
+    monkeypatch.setattr(prepared.handle, "check", lambda: surprise(None))
+    with pytest.raises(DeviceError, match=f"{type(error).__name__}: {error}"):
+        backend.verify(prepared)
+
+
+def test_a_librarys_own_statuses_are_not_cudas() -> None:
+    class NcclError(RuntimeError):
+        status = 2
+
+    with pytest.raises(DeviceError, match="all-reduce: unhandled system error"), translated("all-reduce"):
+        raise NcclError("unhandled system error")
+    with pytest.raises(MemoryError), translated("all-reduce"):
+        raise CUDARuntimeError(2)
+
+
+def test_a_fault_that_appears_when_memory_is_given_back_ends_the_context(
+    gpu: FakeGpu, backend: CudaBackend
+) -> None:
+    prepared = backend.prepare(stream("copy"))
+    gpu.fail["free"] = 700
+    with pytest.raises(ContextLost, match="a call of CuPy: an access to memory that is not there"):
+        backend.release(prepared)
+    with pytest.raises(ContextLost):
+        backend.prepare(stream("copy"))
 
 
 def test_a_failure_of_a_point_is_a_sample_with_its_reason(gpu: FakeGpu, backend: CudaBackend) -> None:

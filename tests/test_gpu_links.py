@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,7 +15,7 @@ import pytest
 from bench.backends import cuda
 from bench.backends.cuda import CudaBackend
 from bench.errors import DeviceError, VerificationError
-from bench.gpu import capacity, copies, host_memory
+from bench.gpu import capacity, copies, host_memory, managed
 from bench.gpu.copies import MOST_BOTH, MOST_QUEUED
 from bench.gpu.engine import Engine
 from bench.gpu.host_memory import TILE, Buffer, compare, nearest, patterned
@@ -25,7 +26,7 @@ from bench.planning.plan import plan
 from bench.profile.records import Point, Precision
 from bench.running.measure import Session
 from tests import link_bodies
-from tests.fake_cupy import CALL, LATENCY, RATES, FakeGpu
+from tests.fake_cupy import CALL, LATENCY, RATES, CUDARuntimeError, FakeGpu
 from tests.test_cuda_backend import backend as backend
 from tests.test_cuda_backend import gpu as gpu
 from tests.test_cuda_backend import no_threads_are_left
@@ -211,6 +212,65 @@ def test_pages_are_sent_back_before_every_repetition(real: FakeGpu, backend: Cud
     assert taken.seconds == pytest.approx([LATENCY + MIB / RATES["h2d"]] * 3, abs=CALL * 1.01)
     fault = backend.prepare(crossing("managed", "d2h", variant="fault"))
     assert fault.clock_source == "host" and prepared.clock_source == ""
+
+
+@pytest.mark.parametrize("variant", ["prefetch", "fault"])
+@pytest.mark.parametrize("access", ["h2d", "d2h"])
+def test_where_cupy_takes_the_host_for_a_gpu_the_driver_sends_the_pages(
+    real: FakeGpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch, access: str, variant: str
+) -> None:
+    def by_driver() -> Callable[[int, int, int], None]:
+        def prefetch(address: int, bytes: int, stream: int) -> None:
+            real.call("cuMemPrefetchAsync")
+            assert real.holds(address, bytes) and stream == backend.engine.stream.ptr
+            real.queue(LATENCY + bytes / RATES["d2h"], "driver", stream=stream, engine="d2h")
+
+        return prefetch
+
+    monkeypatch.setattr(managed, "by_driver", by_driver)
+    real.host_place = False
+    prepared = backend.prepare(crossing("managed", access, variant=variant))
+    backend.verify(prepared)
+    real.calls.clear()
+    taken = backend.measure(prepared, 1, 3)
+    sent = 3 if access == "h2d" or variant == "prefetch" else 0
+    assert real.calls.count("cuMemPrefetchAsync") == sent
+    if variant == "prefetch":
+        assert taken.seconds == pytest.approx([LATENCY + MIB / RATES[access]] * 3, abs=CALL * 1.01)
+
+
+def test_pages_that_cannot_be_sent_for_another_reason_are_not_tried_again(
+    real: FakeGpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(managed, "by_driver", lambda: pytest.fail("the driver was asked"))
+    real.fail["memPrefetchAsync"] = 3
+    with pytest.raises(DeviceError, match="sending managed memory to the host: cudaError3"):
+        backend.prepare(crossing("managed", "h2d"))
+
+
+def test_the_driver_is_told_address_size_host_and_stream(tmp_path: Path) -> None:
+    source, library = tmp_path / "driver.cpp", tmp_path / "driver.so"
+    source.write_text(
+        'extern "C" int cuMemPrefetchAsync(unsigned long long at, unsigned long bytes, int place, void* on) {'
+        "return at == 0x7f0000001000 && bytes == 5ul << 32 && place == -1 && on == (void*)77 ? 0 : 201; }"
+    )
+    subprocess.run(["g++", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    prefetch = managed.by_driver(str(library))
+    prefetch(0x7F0000001000, 5 << 32, 77)
+    with pytest.raises(DeviceError, match="does not send managed memory to the host: status 201"):
+        prefetch(0x7F0000001000, 4096, 77)
+    with pytest.raises(OSError):
+        managed.by_driver(str(tmp_path / "none.so"))
+
+
+def test_a_gpu_whose_place_on_the_bus_is_not_told_takes_memory_of_any_node(
+    gpu: FakeGpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(device: int) -> str:
+        raise CUDARuntimeError(1)
+
+    monkeypatch.setattr(backend.engine.cupy.cuda.runtime, "deviceGetPCIBusId", refuse)
+    assert host_memory.HostMemory.of(backend.engine).near.node is None
 
 
 def test_all_copies_of_a_repetition_lie_in_the_queue(real: FakeGpu, backend: CudaBackend) -> None:

@@ -136,7 +136,9 @@ def test_what_numba_raises_in_our_words(error: Exception, kind: type[Exception],
     assert isinstance(raised.value, ContextLost) == (kind is ContextLost)
 
 
-@pytest.mark.parametrize(("visible", "fits"), [("GPU-AB12", True), ("GPU-0000", False), ("0", True)])
+@pytest.mark.parametrize(
+    ("visible", "fits"), [("GPU-AB12", True), ("GPU-0000", False), ("MIG-0000", True), ("0", True)]
+)
 def test_another_gpu_than_the_pinned_one_is_refused(
     visible: str, fits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:

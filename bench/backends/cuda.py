@@ -21,7 +21,7 @@ from bench.gpu.batches import Batch, Task
 from bench.gpu.blas import Cublas
 from bench.gpu.bodies import MOST_LAUNCHES, Bodies, Ready
 from bench.gpu.engine import Engine
-from bench.gpu.faults import ContextLost, translated
+from bench.gpu.faults import ContextLost, contained, translated
 from bench.gpu.products import PRODUCTS, product, work
 from bench.gpu.telemetry import Telemetry, Window
 from bench.profile.records import Point, Precision, Repetitions
@@ -126,9 +126,10 @@ class CudaBackend:
             raise DeviceError(reason)
         try:
             self.engine.stream.use()  # whoever made another current: memory and libraries go by it
-            prepared = self._prepare(point)
-            if task := getattr(prepared.handle, "task", None):
-                self.batches.start(task)
+            with contained(f"preparing {point.precision.label} {point.kernel}"):
+                prepared = self._prepare(point)
+                if task := getattr(prepared.handle, "task", None):
+                    self.batches.start(task)
         except ContextLost as error:
             self._lost = str(error)
             raise
@@ -180,7 +181,7 @@ class CudaBackend:
             prepared.handle.close()
             prepared.handle = None
         if not self._lost:
-            self.engine.reclaim()
+            self._guarded(self.engine.reclaim)  # a fault that nobody waited for may appear here first
 
     def conditions(self) -> Mapping[str, Any]:
         """What NVML reads now, and the free memory."""
@@ -258,7 +259,8 @@ class CudaBackend:
             raise ContextLost(self._lost)
         try:
             self.engine.stream.use()
-            return action()
+            with contained("a call of CuPy"):
+                return action()
         except ContextLost as error:
             self._lost = str(error)
             raise

@@ -43,7 +43,7 @@ def numba_device(cuda: Any) -> Device:
     """The GPU as Numba sees it; DeviceError where it is not the one this process was started for."""
     found = cuda.get_current_device()
     wanted = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    if wanted.startswith(("GPU-", "MIG-")) and found.uuid[4:].lower() != wanted[4:].lower():
+    if wanted.startswith("GPU-") and found.uuid[4:].lower() != wanted[4:].lower():  # of a slice: its board's
         raise DeviceError(f"this process was started for {wanted}, Numba opened {found.uuid}: report it")
     major, minor = found.compute_capability
     sms, name = int(found.MULTIPROCESSOR_COUNT), str(found.name)

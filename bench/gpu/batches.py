@@ -41,6 +41,7 @@ class Task:
     """Something that can be launched again and again.
 
     launch(amount): queue one launch; `whole`: that one launch does all `amount`, else `amount` are needed
+    each: library calls that a whole launch queues for each of `amount`, where it is not one launch for all
     name: for messages;  flushed: empty the L2 cache before every repetition, outside its time
     """
 
@@ -49,6 +50,7 @@ class Task:
     whole: bool = False
     flushed: bool = False
     started: bool = False
+    each: int = 0
 
     def launches(self, amount: int) -> int:
         """How many launches `amount` takes."""
@@ -132,7 +134,7 @@ class Batches:
             first = engine.mark()
             for _ in range(task.launches(amount)):
                 task.launch(amount)
-                entries += 1
+                entries += 1 + task.each * amount
                 if entries >= QUEUED and not released:
                     released = self._let_go(held)
             marks.append((first, engine.mark()))

@@ -255,9 +255,9 @@ def load(cupy: Any) -> Any:
     try:
         path = import_module("cuda.pathfinder").load_nvidia_dynamic_lib("cublasLt").abs_path
     except (ImportError, RuntimeError, AttributeError):  # CuPy before 14 loads it by its name alone
-        path = f"libcublasLt.so.{cupy.cuda.runtime.runtimeGetVersion() // 1000}"
+        path = None
     try:
-        library = ctypes.CDLL(path)
+        library = ctypes.CDLL(path or f"libcublasLt.so.{cupy.cuda.runtime.runtimeGetVersion() // 1000}")
     except OSError as error:
         raise DeviceError(f"cublasLt cannot be loaded: {first_line(error)}") from None
     for name, arguments in FUNCTIONS.items():

@@ -86,7 +86,8 @@ class Collectives:
             _, lanes = self._group(devices)
         memory = [self._memory(point.kernel, rank, items, devices) for rank in range(devices)]
         launch = partial(self._launch, point.kernel, memory, items, devices)
-        task = Task(f"{point.kernel} of {items * ITEM} byte on {devices} GPUs", launch, whole=True)
+        name = f"{point.kernel} of {items * ITEM} byte on {devices} GPUs"
+        task = Task(name, launch, whole=True, each=1)
         check = partial(self._check, point.kernel, task, memory, items)
         work = KERNELS[point.kernel].work(ITEM, {"n": items}, point.level)
         facts = {

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bench.errors import DeviceError
+from bench.errors import BenchError, DeviceError
 
 OUT_OF_MEMORY = 2
 """Status of an allocation that did not fit, of the runtime and of the driver alike."""
@@ -42,6 +42,10 @@ class ContextLost(DeviceError):
     exit_code = DeviceError.exit_code
 
 
+EXPECTED = (RuntimeError, ImportError, OSError)
+"""Kinds of errors that CuPy and what it loads raise."""
+
+
 @contextmanager
 def translated(what: str) -> Iterator[None]:
     """Errors of CuPy inside the block as ours, `what` naming what was being done."""
@@ -49,12 +53,29 @@ def translated(what: str) -> Iterator[None]:
         yield
     except MemoryError as error:
         raise MemoryError(f"{what}: {first_line(error)}") from None
-    except (RuntimeError, ImportError, OSError) as error:
+    except EXPECTED as error:
         raise _ours(what, error) from None
 
 
+@contextmanager
+def contained(what: str) -> Iterator[None]:
+    """Whatever a library raises inside the block as ours: it costs a point, not the process of its family."""
+    try:
+        yield
+    except (BenchError, MemoryError, AssertionError):
+        raise
+    except EXPECTED as error:
+        raise _ours(what, error) from None
+    except Exception as error:
+        raise DeviceError(f"{what}: {type(error).__name__}: {first_line(error)}") from error
+
+
+CUDAS_OWN = ("CUDARuntimeError", "CUDADriverError")
+"""CuPy's errors whose `status` is one of CUDA's; those of its libraries count by themselves."""
+
+
 def _ours(what: str, error: Exception) -> Exception:
-    status = getattr(error, "status", None)
+    status = getattr(error, "status", None) if type(error).__name__ in CUDAS_OWN else None
     if status == OUT_OF_MEMORY:
         return MemoryError(f"{what}: {first_line(error)}")
     if status in FATAL:

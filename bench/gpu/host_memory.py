@@ -95,8 +95,11 @@ class HostMemory:
     @classmethod
     def of(cls, engine: Engine, fill: Callable[[Any], None] | None = None) -> HostMemory:
         """Next to the GPU of `engine`; with the pattern unless another `fill` is given."""
-        with translated("asking for the GPU's place on the bus"):
-            pci = str(engine.cupy.cuda.runtime.deviceGetPCIBusId(0))
+        runtime = engine.cupy.cuda.runtime
+        try:
+            pci = str(runtime.deviceGetPCIBusId(0))
+        except runtime.CUDARuntimeError:  # one with a long domain does not fit CuPy's buffer
+            pci = ""
         return cls(engine, nearest(pci), fill or patterned)
 
     def pair(self, bytes: int, pinned: bool) -> tuple[Buffer, Buffer]:

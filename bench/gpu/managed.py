@@ -4,11 +4,15 @@
     fault      h2d: a kernel reads them;  d2h: the host touches one byte of each page
 
 Before every repetition the pages are sent back to where they came from, outside its time.
+
+CuPy for CUDA 13 hands the host's number on as a GPU's, which CUDA refuses: there the driver is asked itself.
 """
 
 from __future__ import annotations
 
+import ctypes
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -28,6 +32,15 @@ PAGE = 4096
 
 FORM, BLOCK = "v16 l4", 256
 """Of the stream family's copy, which touches every byte once."""
+
+DRIVER, HOST = "libcuda.so.1", -1
+"""The driver's library, and what it calls the host where a GPU's number is wanted."""
+
+REFUSED = (1, 101, 801)
+"""Statuses of a place that CUDA does not know: an invalid value, an invalid device, not supported."""
+
+Prefetch = Callable[[int, int, int], None]
+"""Queue the way of so many bytes from an address on to the host, on a stream."""
 
 
 class Managed:
@@ -52,6 +65,7 @@ class Managed:
         self.pages = Buffer(int(self.memory.ptr), at(int(self.memory.ptr), size))
         with host.near.threads():
             patterned(self.pages.view)
+        self._to_host = to_host(self.engine, self.pages)
         self.source = host.pair(size, pinned=True)[0]
         self.target: Any = None
         if self.variant == "fault" and self.arriving:
@@ -86,9 +100,11 @@ class Managed:
         return Repetitions(tuple(start for start, _ in rows), tuple(seconds for _, seconds in rows))
 
     def _prefetch(self, to_device: bool) -> None:
-        runtime, stream = self.engine.cupy.cuda.runtime, self.engine.stream
-        where = 0 if to_device else runtime.cudaCpuDeviceId
-        runtime.memPrefetchAsync(self.pages.ptr, self.size, where, stream.ptr)
+        stream = self.engine.stream.ptr
+        if to_device:
+            self.engine.cupy.cuda.runtime.memPrefetchAsync(self.pages.ptr, self.size, 0, stream)
+        else:
+            self._to_host(self.pages.ptr, self.size, stream)
 
     def _by_events(self) -> tuple[float, float]:
         engine = self.engine
@@ -110,3 +126,36 @@ class Managed:
     def close(self) -> None:
         """Give the memory back."""
         vars(self).clear()
+
+
+def to_host(engine: Engine, pages: Buffer) -> Prefetch:
+    """What sends pages to the host here, tried with some that are there: CuPy, else the driver itself."""
+    runtime = engine.cupy.cuda.runtime
+
+    def by_cupy(address: int, bytes: int, stream: int) -> None:
+        runtime.memPrefetchAsync(address, bytes, runtime.cudaCpuDeviceId, stream)
+
+    with translated("sending managed memory to the host"):
+        try:
+            by_cupy(pages.ptr, pages.bytes, engine.stream.ptr)
+            found: Prefetch = by_cupy
+        except runtime.CUDARuntimeError as error:
+            if error.status not in REFUSED:
+                raise
+            found = by_driver()
+            found(pages.ptr, pages.bytes, engine.stream.ptr)
+        engine.stream.synchronize()
+    return found
+
+
+def by_driver(library: str = DRIVER) -> Prefetch:
+    """The driver's own function, which takes a number for the place in every version; OSError without it."""
+    call = ctypes.CDLL(library).cuMemPrefetchAsync
+    call.argtypes = (ctypes.c_uint64, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
+    call.restype = ctypes.c_int
+
+    def prefetch(address: int, bytes: int, stream: int) -> None:
+        if status := call(address, bytes, HOST, stream):
+            raise DeviceError(f"the driver does not send managed memory to the host: status {status}")
+
+    return prefetch

@@ -90,10 +90,15 @@ class Board:
             return None
         try:
             return ask(self.library, handle)
-        except (self.library.NVMLError, LookupError, AttributeError) as error:
+        except _errors(self.library, LookupError) as error:
             if not _passing(self.library, error):
                 self.missing.add(name)
             return None
+
+
+def _errors(n: Any, *more: type[Exception]) -> tuple[type[Exception], ...]:
+    """What the package raises: for a function that an old driver lacks now and then a class of its own."""
+    return n.NVMLError, getattr(n, "NVMLLibraryMismatchError", n.NVMLError), AttributeError, *more
 
 
 def _passing(n: Any, error: Exception) -> bool:
@@ -131,7 +136,7 @@ class Nvml:
     def boards(self) -> tuple[tuple[Board, ...], tuple[State, ...]]:
         """Boards that answer, by PCI bus id, and the states of those that do not."""
         boards, broken = [], []
-        for place in range(self.library.nvmlDeviceGetCount()):
+        for place in range(_known(self.library.nvmlDeviceGetCount, self.library) or 0):
             try:
                 board = self._board(self.library.nvmlDeviceGetHandleByIndex(place))
             except self.library.NVMLError as error:
@@ -147,9 +152,9 @@ class Nvml:
             if not uuid.startswith("MIG-"):
                 return self._board(handle)
             board = self._board(self.library.nvmlDeviceGetDeviceHandleFromMigDeviceHandle(handle))
+            return of_slice(board, self._slice(handle))
         except self.library.NVMLError as error:
             raise NvmlAbsent(_board_state(self.library, error)) from None
-        return of_slice(board, self._slice(handle))
 
     def _board(self, handle: Any) -> Board:
         n = self.library
@@ -192,7 +197,7 @@ def _known(ask: Callable[[], Any], n: Any) -> Any:
     """The answer, None where NVML has none."""
     try:
         return ask()
-    except (n.NVMLError, AttributeError):
+    except _errors(n):
         return None
 
 

@@ -179,7 +179,12 @@ class Pipeline:
         """Medians of the passes so far, and a watched one, as facts."""
         found = {name: median(values) for name, values in self.taken.items()}
         watched: dict[str, list[tuple[Any, Any]]] = {}
-        self._run(Task("pipeline, watched", lambda amount: self._piped(watched), whole=True, started=True))
+
+        def watch(amount: int) -> None:
+            watched.clear()  # a pass that was held too long is queued again
+            self._piped(watched)
+
+        self._run(Task("pipeline, watched", watch, whole=True, started=True))
         elapsed = self.stages.engine.elapsed
         inside = {name: sum(starmap(elapsed, pairs)) for name, pairs in watched.items()}
         moved = inside["move"] + inside.get("out", 0.0)
