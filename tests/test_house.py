@@ -34,13 +34,7 @@ ROOMS = {
         "bench/backends/numba_",
         "bench/workloads/",
     ),
-    "scipy": (
-        "bench/fitting/fit.py",
-        "bench/fitting/",
-        "bench/fitting/intervals.py",
-        "bench/backends/",
-        "bench/workloads/",
-    ),
+    "scipy": ("bench/backends/", "bench/workloads/"),
     "cupy": ("bench/backends/cuda.py",),
     "pyarrow": ("bench/exporters/", "bench/importers/"),
     "pandas": ("bench/exporters/", "bench/importers/"),
@@ -256,8 +250,9 @@ def test_make_hands_its_settings_on() -> None:
 
 
 def readme_commands() -> list[str]:
-    """Every line of a fenced sh block, without its comment."""
-    blocks = re.findall(r"(?ms)^```sh\n(.*?)^```", (TOP / "README.md").read_text())
+    """Every line of a fenced sh block of the README and of its recipes, without its comment."""
+    text = (TOP / "README.md").read_text() + (TOP / "docs/recipes.md").read_text()
+    blocks = re.findall(r"(?ms)^```sh\n(.*?)^```", text)
     lines = [line.split("  #")[0].strip() for block in blocks for line in block.splitlines()]
     return list(dict.fromkeys(line for line in lines if line))
 
@@ -315,8 +310,9 @@ def test_bench_commands_of_the_readme(
     assert capsys.readouterr().out.strip()
 
 
-def test_exit_codes_of_the_readme_are_those_of_the_suite() -> None:
-    rows = re.findall(r"(?m)^\| (\d+) \| (.+) \|$", (TOP / "README.md").read_text())
+def test_documented_exit_codes_are_those_of_the_suite() -> None:
+    part = (TOP / "docs/format.md").read_text().split("## Exit codes")[1]
+    rows = re.findall(r"(?m)^\| (\d+) \| (.+) \|$", part)
     assert {int(code): words.replace("`", "") for code, words in rows} == outcome.EXIT_CODES
 
 

@@ -10,10 +10,10 @@ from typing import Any
 from bench import triage
 from bench.fitting import capacity, checks, hierarchy, in_theory, normal, recorded, swept
 from bench.fitting.curves import curves, is_square, rate_unit
-from bench.fitting.fit import can_fit
 from bench.fitting.intervals import CAP_CACHE, CAP_PI, MEDIAN, P75, memory_cap
 from bench.fitting.pooled import Pooled, pool, usable, winner
 from bench.profile.records import SCHEMA_VERSION, Ceiling, Placement, Point, Profile, Sample
+from bench.workloads.roof import REGIMES
 
 PI_FAMILIES, BETA_FAMILIES = ("fma", "tensor", "gemm"), ("stream", "cache")
 QUANTITIES = ("pi", "beta", "latency", "t0", "capacity")
@@ -21,7 +21,6 @@ UNITS = ("vector", "matrix", "library")
 TYPES = ("fp64", "fp32", "fp16", "bf16", "fp8", "fp4", "int32", "int8")
 
 LEVEL_ORDER = ("L1", "L2", "L3", "DRAM")
-REGIME_ORDER = ("typical", "sustained", "burst")
 
 ENERGY_SECONDS = 1.0
 """Repetitions of a sample must last so long together that its power means anything."""
@@ -78,7 +77,7 @@ def _order(c: Ceiling) -> tuple[object, ...]:
     inputs = c.precision.inputs
     kind_of = TYPES.index(inputs) if inputs in TYPES else len(TYPES)
     level = LEVEL_ORDER.index(c.level) if c.level in LEVEL_ORDER else len(LEVEL_ORDER)
-    regime = REGIME_ORDER.index(c.regime) if c.regime in REGIME_ORDER else len(REGIME_ORDER)
+    regime = REGIMES.index(c.regime) if c.regime in REGIMES else len(REGIMES)
     kind = (QUANTITIES.index(c.quantity), UNITS.index(c.precision.unit), regime, level)
     of_level = (c.level, c.access, c.variant) if c.quantity not in ("pi", "beta") else ()
     return (*kind, kind_of, c.precision.label, c.kernel, c.store, -c.threads, c.scope, c.operands, *of_level)
@@ -93,8 +92,8 @@ def _ceiling(best: Pooled, compute: bool, cap: float, device: Mapping[str, Any])
         "pi" if compute else "beta",
         best,
         estimate,
-        max(rate for rates in best.rates for rate in rates.rates),
-        rate_unit(point.precision) if compute else "byte/s",
+        best.fastest,
+        rate_unit(point.precision.inputs) if compute else "byte/s",
         cap,
         variant=_named(point),
         statistic="p75" if compute else "median",
@@ -196,8 +195,6 @@ def not_measured(header: Mapping[str, Any], samples: Sequence[Sample]) -> tuple[
     good = {s.point.key for s in rounds if usable(s)}
     rows = failed([s for s in rounds if s.point.key not in good])
     texts |= dict.fromkeys(f"{row['what']}: failed: {row['reason']}" for row in rows)
-    if any(s.point.family == "mix" for s in rounds) and not can_fit():
-        texts["fit of the intensity sweeps: SciPy is not installed here; install it, then run `fit`"] = None
     return tuple(texts)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.util import find_spec
 
 import numpy as np
 
@@ -22,31 +21,21 @@ CLOCK_SPREAD = 0.02
 """Clocks that differ by more than this along a sweep are worth a form of their own."""
 
 
-def can_fit() -> bool:
-    """Whether SciPy is here: a GPU machine without a network may lack it, and has ceilings all the same."""
-    return find_spec("scipy") is not None
-
-
-def fit_curve(points: Sequence[CurvePoint]) -> tuple[Fit, ...]:
-    """Every form fitted to one sweep, the one of lowest AICc marked as chosen; see `fit_sweep`."""
-    return fit_sweep(points)[1]
-
-
 def fit_sweep(points: Sequence[CurvePoint]) -> tuple[tuple[CurvePoint, ...], tuple[Fit, ...]]:
-    """The points, marked where one is launch-limited or left out, and the fits to them.
+    """The points, marked where one is launch-limited or left out, and every form fitted to them, one chosen.
 
     points: FLOP, byte and rate (FLOP/s) of each setting; `rates` one per round, the same rounds in every
     point that has as many as any. A hard corner, when chosen, still carries the overlap that the
     p-norm leaves possible (omega.low). pi and beta are the asymptotes of the form: where the sweep does not
     reach one, it is a bound, its interval one-sided and `limits` says so; steps of the sweep are named there
-    too. A form needs two points more than parameters; with fewer there is no fit, nor without SciPy.
+    too. A form needs two points more than parameters; with fewer there is no fit.
     """
     order = sorted(
         (i for i, p in enumerate(points) if _counts(p)), key=lambda i: points[i].flops / points[i].bytes
     )
     out = {order[i] for i in marks.resident([points[i] for i in order])}
     used = [points[i] for i in order if i not in out]
-    fits = _fits(used) if can_fit() and len(used) >= choice.FEWEST else ()
+    fits = _fits(used) if len(used) >= choice.FEWEST else ()
     chosen = next((f for f in fits if f.chosen), None)
     return marks.marked(points, out, chosen), fits
 

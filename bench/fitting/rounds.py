@@ -27,6 +27,9 @@ that binds, and a variance of five rounds that sets its own weight makes interva
 WHOLE = 0.8
 """Share of the points that must have every round, or the rounds' refits would not be fits to the curve."""
 
+HELD = 1e-3
+"""Curvature added to each move: one that no point of the sweep tells stays near 0."""
+
 ALIGNMENTS = 4
 """Gauss-Newton steps that move a round onto the fit."""
 
@@ -68,7 +71,7 @@ def _moves(solution: Solution, sweep: Sweep, shortest: float) -> Array:
         residual = sweep.log_rate - log_rates(solution.form, theta, sweep, shortest)
         trust = sweep.weight**2 / np.sqrt(1 + (residual * sweep.weight / SOFT_SCALE) ** 2)
         columns = slopes(solution.form, theta, sweep, shortest)[:, :2]
-        square = columns.T @ (trust[:, None] * columns) + 1e-9 * np.eye(2)
+        square = columns.T @ (trust[:, None] * columns) + HELD * np.eye(2)
         theta[:2] += np.linalg.solve(square, columns.T @ (trust * residual))
     return np.asarray(theta[:2] - solution.theta[:2])
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from bench.fitting.descent import descend
 from bench.fitting.forms import (
     CAPPED,
     SOFT_SCALE,
@@ -27,6 +28,9 @@ TOLERANCE, ROUGH = 1e-10, 1e-6
 
 MAX_EVALUATIONS = 200
 
+INSIDE = 1e-9
+"""Distance of a start from the bounds: at one its first step might be lost."""
+
 OVERHEAD_SPAN, OVERHEAD_NEAR = 5.0, 2.0
 """T0 is sought only where times span the first factor within the second of intensity: with one size a
 setting, T0 cannot be told from the shape of the knee (at p = 1 and constant bytes not at all)."""
@@ -46,7 +50,11 @@ class Solution:
 
 
 def aicc(cost: float, n: int, parameters: int) -> float:
-    """Corrected Akaike criterion of n points; the scale of the noise counts as one more parameter."""
+    """Corrected Akaike criterion of n points; the scale of the noise counts as one more parameter.
+
+    cost: sum of squared log residuals.  With no point to spare the correction stays what it is with one:
+    without bound no form would be left to choose.
+    """
     k = parameters + 1
     return float(n * np.log(max(cost / n, FLOOR)) + 2 * k + 2 * k * (k + 1) / max(1, n - k - 1))
 
@@ -65,8 +73,6 @@ def solve(
 
 
 def _from(form: Form, sweep: Sweep, start: Array, shortest: float, tolerance: float) -> Solution:
-    from scipy.optimize import least_squares
-
     low, high = bounds(form, sweep)
 
     def residuals(theta: Array) -> Array:
@@ -75,22 +81,10 @@ def _from(form: Form, sweep: Sweep, start: Array, shortest: float, tolerance: fl
     def jacobian(theta: Array) -> Array:
         return slopes(form, theta, sweep, shortest) * sweep.weight[:, None]
 
-    found = least_squares(
-        residuals,
-        np.clip(start, low + 1e-9, high - 1e-9),
-        jac=jacobian,
-        bounds=(low, high),
-        loss="soft_l1",
-        f_scale=SOFT_SCALE,
-        xtol=tolerance,
-        ftol=tolerance,
-        gtol=1e-2 * tolerance,
-        max_nfev=MAX_EVALUATIONS,
-    )
-    cost = 2 * float(found.cost)
-    return Solution(
-        form, np.asarray(found.x), cost, aicc(cost, len(sweep.flops), len(start) - bool(form.step))
-    )
+    begin = np.clip(start, low + INSIDE, high - INSIDE)
+    found = descend(residuals, jacobian, begin, low, high, SOFT_SCALE, tolerance, MAX_EVALUATIONS)
+    cost = 2 * found.cost
+    return Solution(form, found.x, cost, aicc(cost, len(sweep.flops), len(start) - bool(form.step)))
 
 
 def sizes_differ(sweep: Sweep) -> bool:

@@ -9,7 +9,6 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from bench.fitting.fit import can_fit
 from bench.fitting.reach import wanting
 from bench.importers import load
 from bench.importers.refit import ROUNDS, Refit, refit
@@ -104,17 +103,11 @@ def record(
 
 def render(path: Path, found: Sequence[tuple[Imported, Sequence[Refit]]], drawn: Sequence[Path]) -> str:
     """The same as text of at most 100 columns."""
-    from rich.console import Console
-
-    console = Console(width=WIDTH, color_system=None, highlight=False, markup=False, emoji=False)
-    with console.capture() as captured:
-        console.print(Text(f"{NOT_OURS}\nfile     {path}"))
-        for imported, refits in found:
-            for part in _parts(path, imported, refits):
-                console.print(part)
-        if drawn:
-            console.print(Text(f"\ndrawn: {', '.join(map(str, drawn))}"))
-    return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
+    parts: list[Text | Table] = [Text(f"{NOT_OURS}\nfile     {path}")]
+    parts += [part for imported, refits in found for part in _parts(path, imported, refits)]
+    if drawn:
+        parts.append(Text(f"\ndrawn: {', '.join(map(str, drawn))}"))
+    return grid.printed(parts, WIDTH)
 
 
 def _parts(path: Path, imported: Imported, refits: Sequence[Refit]) -> Iterator[Text | Table]:
@@ -197,7 +190,7 @@ def _said(one: Refit) -> str:
         return "; ".join(filter(None, (one.chosen.limits, *counts)))
     if not one.points:
         return "no row of it can be used"
-    return wanting(one.points) if can_fit() else "no fit: SciPy is not installed here"
+    return wanting(one.points)
 
 
 def _stated(ceilings: Sequence[Stated]) -> Iterable[Sequence[str]]:
