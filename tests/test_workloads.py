@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 
 from bench.backends import calls
+from bench.device import Device
 from bench.errors import UsageError, VerificationError
 from bench.native import abi
 from bench.native.isa import host
+from bench.profile.records import Point, Precision
 from bench.workloads import softmax, stencil, workload
 from bench.workloads.operands import Operands, blocks, mixed, sets_beyond, shares
 from bench.workloads.zoo import ZOO
@@ -26,9 +28,23 @@ ULP = 2.0**-23
 
 
 @pytest.mark.parametrize("name", list(ZOO))
-@pytest.mark.parametrize("threads", [1, 2, 7])
-def test_result_equals_reference(name: str, threads: int) -> None:
-    ZOO[name].verify(threads)
+@pytest.mark.parametrize(("threads", "past"), [(1, True), (2, True), (7, True), (2, False)])
+def test_result_equals_reference(name: str, threads: int, past: bool) -> None:
+    ZOO[name].verify(threads, past)
+
+
+WRITTEN_OUT = ("stencil 7-point", "softmax", "layernorm", "transpose", "gemm tall")
+
+
+@pytest.mark.parametrize("name", WRITTEN_OUT)
+@pytest.mark.parametrize(("level", "past"), [("L2", 0), ("DRAM", 1), ("", 1)])
+def test_results_bypass_the_caches_only_where_the_operands_exceed_them(
+    name: str, level: str, past: int
+) -> None:
+    point = Point("workload", name, "", Precision.of(ZOO[name].precision), level, sizes=dict(ZOO[name].small))
+    device = Device("cpu", "cpu", "any", "any", "quiet", 1, GIB, (), {})
+    prepared = calls.workload(point, device, lambda *job, **_: workload.one_after_another(*job[:2]))
+    assert {int(block[-1]) for block in prepared.handle.ready.blocks} == {past}
 
 
 def test_stencil_of_several_blocks_of_rows_equals_its_reference() -> None:

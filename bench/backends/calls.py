@@ -168,6 +168,7 @@ class Execution:
 
 def workload(point: Point, device: Device, native: TimeNative) -> Prepared:
     """A workload by name at the point's sizes (the zoo's default sizes for `device` without any)."""
+    from bench.workloads.workload import Run
     from bench.workloads.zoo import ZOO
 
     if point.kernel not in ZOO:
@@ -175,9 +176,11 @@ def workload(point: Point, device: Device, native: TimeNative) -> Prepared:
     chosen = ZOO[point.kernel]
     sizes = point.sizes or chosen.sizes(device.memory_bytes, device.last_level_cache_bytes, point.threads)
     first = np.zeros(1, np.int64)
-    ready = chosen.prepare(point.threads, sizes, lambda address, blocks: native(address, list(blocks), first))
+    near = point.level not in ("", "DRAM")
+    run = Run(lambda address, blocks: native(address, list(blocks), first), past=not near)
+    ready = chosen.prepare(point.threads, sizes, run)
     facts = {"cold": ready.cold, "source": chosen.source, "in_place": chosen.in_place}
-    call = Execution(ready, native, itertools.cycle(ready.windows), point.level not in ("", "DRAM"))
+    call = Execution(ready, native, itertools.cycle(ready.windows), near)
     clock = "" if ready.repeat is None else "host"
     cold = chosen.work(sizes)
     work = Work.at(point.level or "DRAM", cold.flops, cold.reads["DRAM"], cold.writes["DRAM"])

@@ -15,7 +15,7 @@ CAUSES = (
     *("power-cap", "thermal-cap", "noisy-neighbour", "wrong-device", "partition", "memory-clock"),
     *("cache-resident", "byte-count", "byte-convention", "folded-chain", "dual-issue", "tf32"),
     *("boost-clock", "sparse-datasheet", "pageable-memory", "sweep-step", "narrow-probe", "launch-bound"),
-    *("latency", "wrong-precision", "library", "cold-start", "streaming-stores", "instructions"),
+    *("latency", "wrong-precision", "library", "cold-start", "instructions"),
     "unexplained",
 )
 """Every word a cause can be, in the order in which findings are told."""
@@ -50,7 +50,6 @@ REMEDIES = {
     "wrong-precision": "check the types of operands and of the accumulator",
     "library": "compare with another build of the library; this one is far below the vector ceiling",
     "cold-start": "measure longer, so that executions follow each other",
-    "streaming-stores": "store into the cache where the result fits, or place it on DRAM's roof",
     "instructions": "look in its machine code for special functions, shuffles and loads by index",
     "unexplained": "measure again alone; if it stays, report it with samples.jsonl",
 }

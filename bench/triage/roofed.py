@@ -5,7 +5,6 @@
     wrong-precision    it has the rate of a wider type
     library            it is a product of a library whose measured ceiling is little higher
     cold-start         its executions began after pauses, none in a row
-    streaming-stores   its stores bypass the cache that its operands lie in
     instructions       it runs no faster with its operands in a cache: no memory binds it, nor the FLOP
 
 Each hypothesis gives a Reason, or in words why it does not hold, or "" where it cannot apply.
@@ -22,14 +21,10 @@ from bench.report.units import duration, percent, si
 from bench.triage.case import Case
 from bench.triage.finding import Evidence
 from bench.workloads.roof import MOSTLY, started
-from bench.workloads.zoo import ZOO
 from kernels.launch import BY_BLAS
 
 LAUNCHES = 5.0
 """Times T0 below which an execution is too short to fill a device."""
-
-STORED = 0.7
-"""Share of the time that stores past the caches take at DRAM's rate from which on they bind."""
 
 NO_FASTER = 1.25
 """Rate from a cache over that from DRAM, either way, within which the level of the operands does not matter:
@@ -62,7 +57,7 @@ class Reason:
 def reason(case: Case, p: Placement) -> Reason | list[str]:
     """The first hypothesis that holds, else what each test said."""
     tested: list[str] = []
-    for hypothesis in (_start, _wider, _library, _pauses, _stores, _each_call, _instructions):
+    for hypothesis in (_start, _wider, _library, _pauses, _each_call, _instructions):
         said = hypothesis(case, p)
         if isinstance(said, Reason):
             return said
@@ -178,34 +173,6 @@ def _slower(sample: Sample) -> float:
     return median(alone) / median(row) if alone and len(row) >= 5 else 0.0
 
 
-def _stores(case: Case, p: Placement) -> Reason | str:
-    """Results that go past the caches to DRAM although the operands lie in one."""
-    if not _bypasses(p) or p.level == "DRAM":
-        return ""
-    beta = _stored(case, p)
-    if not beta:
-        return "stores (no β of DRAM for stores past the caches)"
-    seconds = p.bytes_written / beta
-    told = f"{duration(seconds)} of {duration(p.seconds.value)}"
-    if seconds < STORED * p.seconds.value:
-        return f"stores ({told})"
-    shared = f"stores bypass the caches and go to DRAM at {si(beta, 'byte/s')}"
-    return Reason("streaming-stores", shared, told, {"store_seconds": seconds, "store_beta": beta})
-
-
-def _bypasses(p: Placement) -> bool:
-    """Whether the code that ran is known to store past the caches."""
-    known = ZOO.get(p.name)
-    return known is not None and known.implementation == p.implementation and known.bypasses
-
-
-def _stored(case: Case, p: Placement) -> float:
-    """byte/s of stores past the caches into DRAM, 0 where not measured."""
-    same = [c for c in case.ceilings if c.quantity == "beta" and (c.level, c.access) == ("DRAM", "write")]
-    beta = [c.estimate.value for c in same if c.store == "nontemporal" and c.threads == p.threads]
-    return max(beta, default=0.0)
-
-
 def _twin(case: Case, p: Placement) -> Placement | None:
     """The same workload with its operands at another level: DRAM's for a cache, the fastest for DRAM."""
     same = [
@@ -240,8 +207,6 @@ def _instructions(case: Case, p: Placement) -> Reason | str:
     if twin is None:
         return "pace (not measured at another level)"
     near, far = (twin, p) if p.level == "DRAM" else (p, twin)
-    if _bypasses(near) and near.bytes_written > STORED * near.seconds.value * _stored(case, near):
-        return "pace (its stores go to DRAM at both levels)"
     gain = near.achieved.value / far.achieved.value
     roofs = [c.estimate.value for c in case.peaks if c.precision.inputs == p.precision.inputs and p.flops]
     share = p.achieved.value / max(roofs, default=p.achieved.value)

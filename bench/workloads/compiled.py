@@ -134,28 +134,36 @@ def vector_at(builder: Any, address: Any, kind: Any) -> Any:
 LINE = ir.VectorType(ir.DoubleType(), LINE_BYTES // 8)  # the code generator cuts it to the machine's width
 
 
-def _stream_code(_context: Any, destination: Any, source: Any, size: Any) -> Any:
-    def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        to, start, stop = args
+def _copying(past: bool) -> Any:
+    """An intrinsic copy(destination, source, size) with one kind of store."""
 
-        def line(i: Any, _: list[Any]) -> list[Any]:
-            value = builder.load(vector_at(builder, builder.add(start, i), LINE), align=8)
-            store = builder.store(value, vector_at(builder, builder.add(to, i), LINE), align=LINE_BYTES)
-            store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(I32, 1)]))
-            return []
+    def copy(_context: Any, destination: Any, source: Any, size: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            to, start, stop = args
 
-        counted_loop(builder, stop, LINE_BYTES, line)
-        return context.get_dummy_value()
+            def line(i: Any, _: list[Any]) -> list[Any]:
+                value = builder.load(vector_at(builder, builder.add(start, i), LINE), align=8)
+                store = builder.store(value, vector_at(builder, builder.add(to, i), LINE), align=LINE_BYTES)
+                if past:
+                    store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(I32, 1)]))
+                return []
 
-    return types.void(types.int64, types.int64, types.int64), code
+            counted_loop(builder, stop, LINE_BYTES, line)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, types.int64), code
+
+    return extending.intrinsic(copy)
 
 
-_stream = extending.intrinsic(_stream_code)
+_stream, _store = _copying(past=True), _copying(past=False)
 
 
-@machine_code(primitives.stream_out)
-def _stream_out(destination: Any, source: Any, size: Any) -> Any:
-    return lambda destination, source, size: _stream(destination, source, size)
+@machine_code(primitives.write_out)
+def _write_out(destination: Any, source: Any, size: Any, past: Any) -> Any:
+    return lambda destination, source, size, past: (
+        _stream(destination, source, size) if past else _store(destination, source, size)
+    )
 
 
 def _fence_code(_context: Any) -> Any:

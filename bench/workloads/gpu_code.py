@@ -1,6 +1,9 @@
 """CUDA C++ of the workloads that no library of CuPy does in one pass: rows, Adam, stencil, transpose, CSR."""
 
-CODE = r"""
+LANES, HELD = 8, 4
+"""Threads that share a row of the sparse matrix; vectors of a row that one thread holds in registers."""
+
+BODY = r"""
 typedef long long big;
 
 __device__ float over_block(float v, bool largest) {  // the same value for every thread of the block
@@ -18,8 +21,6 @@ __device__ float over_block(float v, bool largest) {  // the same value for ever
 }
 
 // One block a row, which stays in registers between its passes: x and y are touched once.
-constexpr int HELD = 4;
-
 extern "C" __global__ void softmax(const float4* x, float4* y, int vectors) {
     float4 v[HELD];
     const float4* row = x + (big)blockIdx.x * vectors;
@@ -133,8 +134,7 @@ extern "C" __global__ void connect(int* pointer, int* column, int edge) {
                                   + (x + dx + edge) % edge;
 }
 
-constexpr int LANES = 8;  // threads a row: neighbours load neighbouring entries
-
+// LANES threads a row: neighbours load neighbouring entries.
 extern "C" __global__ void spmv(const int* pointer, const int* column, const double* value, const double* x,
                                 double* y, int n) {
     int row = (blockIdx.x * blockDim.x + threadIdx.x) / LANES, lane = threadIdx.x % LANES;
@@ -147,5 +147,4 @@ extern "C" __global__ void spmv(const int* pointer, const int* column, const dou
 }
 """
 
-LANES, HELD = 8, 4
-"""As in the code: threads a row of the sparse matrix, vectors of a row that one thread holds."""
+CODE = f"#define LANES {LANES}\n#define HELD {HELD}\n{BODY}"

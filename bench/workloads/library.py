@@ -17,6 +17,7 @@ import numpy as np
 from bench.errors import VerificationError
 from bench.workloads.operands import Operands, sets_beyond
 from bench.workloads.workload import Ready, Room, Run, Workload
+from kernels import gemm
 from kernels.spec import ITEM_BYTES, Work
 
 ITEM = ITEM_BYTES["fp64"]
@@ -53,8 +54,7 @@ def timed(
 
 def gemm_work(sizes: Mapping[str, int]) -> Work:
     """2 m n k FLOP (the BLAS convention); A and B read once, C written once."""
-    m, n, k = sizes["m"], sizes["n"], sizes["k"]
-    return Work.at("DRAM", 2.0 * m * n * k, reads=ITEM * (m * k + k * n), writes=ITEM * m * n)
+    return gemm.cost(ITEM, sizes, "DRAM")
 
 
 def square(room: Room) -> dict[str, int]:

@@ -14,9 +14,9 @@ from bench.gpu.engine import Engine
 from bench.gpu.faults import translated
 from bench.profile.records import Point, Precision
 from bench.workloads import gpu_execution as by
-from bench.workloads.library import gemm_work
 from bench.workloads.workload import agree
 from bench.workloads.zoo import ZOO
+from kernels import gemm
 from kernels.spec import ITEM_BYTES, Work
 
 LEAST_CACHE = 128 << 20
@@ -51,9 +51,7 @@ def _zoo(name: str, implementation: str, make: by.Make, **small: int) -> OnGpu:
 
 def half_work(sizes: Mapping[str, int]) -> Work:
     """2 m n k FLOP; A and B read once, C written once, all in fp16."""
-    share = ITEM_BYTES["fp16"] / ITEM_BYTES["fp64"]
-    whole = gemm_work(sizes)
-    return Work.at("DRAM", whole.flops, whole.reads["DRAM"] * share, whole.writes["DRAM"] * share)
+    return gemm.cost(ITEM_BYTES["fp16"], sizes, "DRAM")
 
 
 ON_GPU: Mapping[str, OnGpu] = {

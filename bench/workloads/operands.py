@@ -12,9 +12,10 @@ import numpy as np
 from bench.native.memory import Region
 from bench.workloads.primitives import doubles, floats
 from bench.workloads.workload import Run
+from kernels.latency import LINE_BYTES as LINE_BYTES
 from kernels.spec import ITEM_BYTES
 
-PAGE_BYTES, LINE_BYTES = 4096, 64
+PAGE_BYTES = 4096
 STAGGER_LINES = 5  # arrays start at different lines of a page: equal ones would share cache sets
 GOLDEN, ODD = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
 HALF, TOP = np.uint64(32), np.uint64(11)

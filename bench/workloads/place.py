@@ -110,10 +110,6 @@ def _usable(sample: Sample, roof: Roof) -> bool:
     return (roof.beta is not None and sample.bytes > 0) or (roof.pi is not None and sample.flops > 0)
 
 
-def _inverse(x: Interval) -> Interval:
-    return Interval(1 / x.value, None if x.high is None else 1 / x.high, None if x.low is None else 1 / x.low)
-
-
 def idle_share(sample: Sample, roof: Roof, seconds: float) -> float:
     """Share of the measured time in which the resource that does not bind has nothing to do."""
     busy = min(roof.compute(sample.flops), roof.memory(sample.bytes))
@@ -121,7 +117,7 @@ def idle_share(sample: Sample, roof: Roof, seconds: float) -> float:
 
 
 def _placement(group: Sequence[Sample], roof: Roof, start: Interval | None) -> Placement:
-    from bench.fitting.intervals import interval, ratio
+    from bench.fitting.intervals import interval, inverse, ratio
 
     first = group[0]
     rate = interval(round_rates(group))
@@ -129,7 +125,7 @@ def _placement(group: Sequence[Sample], roof: Roof, start: Interval | None) -> P
     achieved = scaled(rate, lambda executions: executions * work)
     limit = attainable(first.flops, first.bytes, roof)
     efficiency = ratio(achieved, limit)
-    seconds = _inverse(rate)
+    seconds = inverse(rate)
     known = ZOO.get(first.point.kernel)
     return Placement(
         name=first.point.kernel,

@@ -34,8 +34,11 @@ def indices(address: int, count: int) -> Any:
     return _at(address, count, ctypes.c_uint32)
 
 
-def stream_out(destination: int, source: int, size: int) -> None:
-    """Copy `size` bytes with stores that bypass the caches; all three are multiples of 64."""
+def write_out(destination: int, source: int, size: int, past: int) -> None:
+    """Copy `size` bytes with stores that bypass the caches, or (`past` is 0) ordinary ones.
+
+    Addresses and size are multiples of 64.
+    """
     ctypes.memmove(int(destination), int(source), int(size))
 
 

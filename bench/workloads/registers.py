@@ -15,7 +15,7 @@ from llvmlite import ir
 from bench.native.isa import host
 from bench.workloads import convolution, tall
 from bench.workloads.compiled import I64, counted_loop, extending, types, vector_at
-from bench.workloads.primitives import drain, prefetch, stream_out
+from bench.workloads.primitives import drain, prefetch, write_out
 from kernels.spec import ITEM_BYTES
 
 _ISA = host()
@@ -151,7 +151,7 @@ def convolve(args: Any) -> None:
 
 
 def multiply(args: Any) -> None:
-    """C, A, packed B, scratch, rows (a multiple of 4). Rows of C are made in the scratch and streamed out."""
+    """C, A, packed B, scratch, rows (a multiple of 4), kind of store. Rows of C are made in the scratch."""
     rows, scratch = args[5], args[4]
     narrow = 0
     while (rows - narrow * NARROW) % WIDE:
@@ -169,6 +169,6 @@ def multiply(args: Any) -> None:
                 _wide_rows(y, x, w, 0)
             else:
                 _narrow_rows(y, x, w, 0)
-        stream_out(args[1] + i * ROW, scratch, high * ROW)
+        write_out(args[1] + i * ROW, scratch, high * ROW, args[6])
         i += high
     drain()

@@ -24,7 +24,7 @@ from bench.profile.records import Ceiling, Curve, Fit, Interval, Precision
 
 READ_FRACTION = {"write": 0.0, "copy": 0.5, "update": 0.5, "triad": 2 / 3, "read": 1.0}
 REGIMES = ("typical", "sustained", "burst")
-"""In which a roof is taken, best first: workloads are timed on a warm device."""
+"""In which a roof is taken, first choice first: workloads are timed on a warm device."""
 
 
 @dataclass(frozen=True)

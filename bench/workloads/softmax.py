@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bench.workloads.operands import LINE_BYTES, Operands, blocks, shares
-from bench.workloads.primitives import drain, floats, larger, power_of_two, prefetch, stream_out
+from bench.workloads.primitives import drain, floats, larger, power_of_two, prefetch, write_out
 from bench.workloads.workload import Ready, Room, Run, Workload
 from kernels.spec import ITEM_BYTES, Work
 
@@ -71,10 +71,11 @@ def scale(out: Any, factor: Any) -> None:
 
 
 def chunk(args: Any) -> None:
-    """x, y, scratch row, rows, columns.
+    """x, y, scratch row, rows, columns, kind of store.
 
-    A row is made in the scratch, in L1, and streamed out past the caches. The exponentials keep the
-    core busy while memory could rest, so with each piece of them a piece of the next row is asked for.
+    A row is made in the scratch, in L1, and written out, past the caches where x and y exceed them. The
+    exponentials keep the core busy while memory could rest, so with each piece of them a piece of the next
+    row is asked for.
     """
     columns = args[5]
     size = columns * ITEM
@@ -87,7 +88,7 @@ def chunk(args: Any) -> None:
             prefetch(here + size + shift, count * ITEM)
             total = exponentials(floats(there + shift, count), floats(here + shift, count), top, total)
         scale(floats(there, columns), F(1.0) / total)
-        stream_out(args[2] + i * size, there, size)
+        write_out(args[2] + i * size, there, size, args[6])
     drain()
 
 
@@ -119,6 +120,7 @@ def build(threads: int, sizes: Mapping[str, int], run: Run) -> Ready:
             held.address("scratch", t * columns, ITEM),
             last - first,
             columns,
+            run.past,
         )
         for t, (first, last) in enumerate(shares(rows, threads))
     ]
@@ -153,5 +155,4 @@ SOFTMAX = Workload(
     grain={"columns": LINE},
     terms=lambda sizes: sizes["columns"],
     build=build,
-    bypasses=True,
 )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bench.workloads.operands import LINE_BYTES, Operands, blocks, shares
-from bench.workloads.primitives import doubles, drain, prefetch, stream_out
+from bench.workloads.primitives import doubles, drain, prefetch, write_out
 from bench.workloads.workload import Ready, Room, Run, Workload
 from kernels.spec import ITEM_BYTES, Work
 
@@ -33,11 +33,11 @@ def row(
 
 
 def chunk(args: Any) -> None:
-    """u, u', scratch row, n, first and last plane, first and last row, rows of a block.
+    """u, u', scratch row, n, first and last plane, first and last row, rows of a block, kind of store.
 
     Blocks of rows are swept through all planes. A row is made in the scratch, which stays in L1, and
-    streamed out past the caches; meanwhile the next row of the plane above, the only one that is not
-    in a cache yet, is asked for (after the last row of a block: the first of the plane after).
+    written out, past the caches where u and u' exceed them; meanwhile the next row of the plane above, the
+    only one that is not in a cache yet, is asked for (behind a block: the first row of the plane after).
     """
     n, block = args[4], args[9]
     pitch = (n + 2) * ITEM
@@ -55,7 +55,7 @@ def chunk(args: Any) -> None:
                 front, back = doubles(inner - pitch, n), doubles(inner + pitch, n)
                 below, above = doubles(inner - plane, n), doubles(inner + plane, n)
                 row(out, doubles(corner, n + 2), front, back, below, above, CENTRE, NEIGHBOUR)
-                stream_out(args[2] + (k * n + j) * n * ITEM, args[3], n * ITEM)
+                write_out(args[2] + (k * n + j) * n * ITEM, args[3], n * ITEM, args[10])
     drain()
 
 
@@ -96,7 +96,10 @@ def build(threads: int, sizes: Mapping[str, int], run: Run) -> Ready:
         result=lambda: v,
         address=compiled.address(chunk, row),
         blocks=blocks(
-            [(*ends, held.address("scratch", t * n, ITEM), n, *bar, block) for t, bar in enumerate(bars)]
+            [
+                (*ends, held.address("scratch", t * n, ITEM), n, *bar, block, run.past)
+                for t, bar in enumerate(bars)
+            ]
         ),
         keep=(held,),
     )
@@ -123,5 +126,4 @@ STENCIL = Workload(
     grain={"n": LINE},
     terms=lambda sizes: 7,
     build=build,
-    bypasses=True,
 )

@@ -13,7 +13,7 @@ import numpy as np
 
 from bench.workloads.gemv import odd_lines
 from bench.workloads.operands import LINE_BYTES, Operands, blocks, shares
-from bench.workloads.primitives import TURN, drain, prefetch, stream_out, turn
+from bench.workloads.primitives import TURN, drain, prefetch, turn, write_out
 from bench.workloads.workload import Ready, Room, Run, Workload
 from kernels.spec import ITEM_BYTES, Work
 
@@ -23,8 +23,8 @@ HIGH, WIDE = 64, 32
 """Items of a tile: runs of 256 byte in and 512 byte out, 16 KiB in the scratch."""
 
 
-def tile(destination: Any, source: Any, scratch: Any, n: Any, high: Any, wide: Any) -> None:
-    """Turn `high` x `wide` items of A in the scratch and stream its rows out to B.
+def tile(destination: Any, source: Any, scratch: Any, n: Any, high: Any, wide: Any, past: Any) -> None:
+    """Turn `high` x `wide` items of A in the scratch and write its rows out to B, past the caches or not.
 
     The tile to the right is asked for meanwhile: its runs are too short for a hardware prefetcher.
     """
@@ -36,16 +36,16 @@ def tile(destination: Any, source: Any, scratch: Any, n: Any, high: Any, wide: A
         for j in range(0, wide, TURN):
             turn(scratch + j * line + i * ITEM, line, source + i * pitch + j * ITEM, pitch)
     for j in range(wide):
-        stream_out(destination + j * pitch, scratch + j * line, line)
+        write_out(destination + j * pitch, scratch + j * line, line, past)
 
 
 def chunk(args: Any) -> None:
-    """A, B, scratch tile, n, first and last row of A."""
+    """A, B, scratch tile, n, first and last row of A, kind of store."""
     n = args[4]
     for i in range(args[5], args[6], HIGH):
         for j in range(0, n, WIDE):
             high, wide = min(HIGH, args[6] - i), min(WIDE, n - j)
-            tile(args[2] + (j * n + i) * ITEM, args[1] + (i * n + j) * ITEM, args[3], n, high, wide)
+            tile(args[2] + (j * n + i) * ITEM, args[1] + (i * n + j) * ITEM, args[3], n, high, wide, args[7])
     drain()
 
 
@@ -69,7 +69,7 @@ def build(threads: int, sizes: Mapping[str, int], run: Run) -> Ready:
     held.fill(run, threads, {"A": (-1.0, 1.0), "B": (-1.0, 1.0), "scratch": (0.0, 1.0)}, "fp64")
     ends = (held.address("A"), held.address("B"))
     parts = [
-        (*ends, held.address("scratch", t * HIGH * WIDE, ITEM), n, first, last)
+        (*ends, held.address("scratch", t * HIGH * WIDE, ITEM), n, first, last, run.past)
         for t, (first, last) in enumerate(shares(n, threads, LINE))
     ]
     a, b = (held.view(name, np.float64, (n, n)) for name in "AB")
@@ -97,5 +97,4 @@ TRANSPOSE = Workload(
     grain={"n": LINE},
     terms=lambda sizes: 1,
     build=build,
-    bypasses=True,
 )

@@ -20,9 +20,6 @@ MEMORY_SHARE = 0.25
 FLOPS_PER_THREAD = {"fp64": 1.2e9, "fp32": 2.4e9}
 """Arithmetic of one compute-bound execution: some 20 to 80 ms on a thread of today. Only chooses a size."""
 
-Run = Callable[[int, Sequence[Any]], None]
-"""Calls the native function at an address with one int64 argument block per thread, once."""
-
 
 @dataclass(frozen=True)
 class Room:
@@ -45,6 +42,21 @@ class Room:
     def flops(self, precision: str) -> float:
         """FLOP of one execution of a compute-bound workload."""
         return FLOPS_PER_THREAD[precision] * self.threads
+
+
+@dataclass(frozen=True)
+class Run:
+    """Calls the native function at an address with one int64 argument block per thread, once.
+
+    past: results are to be stored past the caches, as operands want it that exceed them
+    """
+
+    call: Callable[[int, Sequence[Any]], None]
+    past: bool = True
+
+    def __call__(self, address: int, blocks: Sequence[Any]) -> None:
+        """Once, with all blocks."""
+        self.call(address, blocks)
 
 
 @dataclass
@@ -96,8 +108,7 @@ class Workload:
     fit(room):    default sizes;  small: sizes of the check;  terms(sizes): length of its longest sum
     grain:        what a size must be a multiple of, where the code works in blocks
     in_place:     the output overwrites an input, so no store needs a line it has not loaded
-    bypasses:     its stores bypass the caches, also where the operands would fit into one
-    build(threads, sizes, run): operands and code made ready; `run` touches memory first
+    build(threads, sizes, run): operands and code ready; `run` touches memory first and says how to store
     """
 
     name: str
@@ -112,7 +123,6 @@ class Workload:
     terms: Callable[[Mapping[str, int]], int]
     build: Build
     grain: Mapping[str, int] = field(default_factory=dict)
-    bypasses: bool = False
 
     @property
     def item_bytes(self) -> int:
@@ -135,12 +145,15 @@ class Workload:
         valid = [f"{name} (a multiple of {self.grain.get(name, 1)})" for name in self.small]
         if set(sizes) != set(self.small) or any(v < 1 or v % self.grain.get(k, 1) for k, v in sizes.items()):
             raise UsageError(f"workload {self.name} takes the sizes {', '.join(valid)}; got {dict(sizes)}")
-        ready = self.build(threads, sizes, run or one_after_another)
-        return replace(ready, check=lambda: self.verify(threads))
+        run = run or Run(one_after_another)
+        return replace(self.build(threads, sizes, run), check=lambda: self.verify(threads, run.past))
 
-    def verify(self, threads: int) -> None:
-        """Execute at the small size and compare with the reference; VerificationError says by how much."""
-        trial = self.build(threads, self.small, one_after_another)
+    def verify(self, threads: int, past: bool = True) -> None:
+        """Execute at the small size and compare with the reference; VerificationError says by how much.
+
+        past: with the stores that bypass the caches, or with ordinary ones, where it has both
+        """
+        trial = self.build(threads, self.small, Run(one_after_another, past))
         want = trial.expected()
         trial.once()
         agree(self.name, trial.result(), want, self.precision, self.terms(self.small))
