@@ -22,8 +22,8 @@ class Cache:
 class Device:
     """A device that can be measured.
 
-    id:       what `--device` takes: cpu, sim:NAME
-    kind:     cpu | simulated | cuda
+    id:       what `--device` takes: cpu, cuda:N, sim:NAME
+    kind:     cpu | cuda | simulated
     name:     human name;  slug: folder-safe name;  state: folder-safe state (vm, quiet, ...)
     threads:  threads we may use;  precisions: {"fp64": "", "fp16": "why not"} ("" = supported)
     identity: must match before samples are combined;  facts: everything else worth printing

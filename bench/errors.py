@@ -40,7 +40,7 @@ class VerificationError(BenchError):
 
 
 class NotConverged(BenchError):
-    """With --strict: a ceiling whose interval stayed wider than its cap."""
+    """With --strict: a ceiling whose interval stayed wider than its cap, or that carries no verdict."""
 
     exit_code = 7
 

@@ -18,15 +18,13 @@ from bench.errors import FileError, UsageError
 from bench.profile import roofline
 from bench.profile.records import Fit, Interval, Profile
 from bench.report import heading, roofs
+from kernels.mix import MODES
 
 WAYS = ("raise pi", "raise beta", "raise I", "lower T0")
 """In time, s times the intensity (1/s of the bytes for the same FLOP) equals s times beta."""
 
 MOST = 1e50
 """Numbers beyond it, or below its reciprocal, belong to no machine and would overflow what follows."""
-
-MODES = {"read-only": "read", "in-place": "update"}
-"""Mode of an intensity sweep and the access whose beta is its own."""
 
 
 @dataclass(frozen=True)
@@ -102,14 +100,6 @@ class Way:
     serial: float
     measured: Interval | None
     overlapped: float
-
-
-def amdahl(share: float, factor: float) -> float:
-    """Amdahl's law: speed-up when `share` of a serial run gets `factor` times faster."""
-    if not 0 <= share <= 1:
-        raise ValueError(f"share must lie in [0, 1], got {share}")
-    rest = 1 - share + share / factor
-    return 1 / rest if rest else roofline.INFINITY
 
 
 def norm(omega: float) -> float:

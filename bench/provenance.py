@@ -44,11 +44,6 @@ def provenance(argv: Sequence[str], checkout: Path = CHECKOUT) -> dict[str, Any]
     }
 
 
-def label(checkout: Path = CHECKOUT) -> str:
-    """Name of this version of the tool: the commit, or src and the source hash without git."""
-    return commit(checkout) or f"src{source_hash(checkout)[:7]}"
-
-
 def source_hash(checkout: Path = CHECKOUT) -> str:
     """Twelve hex digits over every Python file of bench and kernels, names included."""
     digest = hashlib.sha256()

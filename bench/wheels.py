@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 
+from bench import driver
+
 CHECKOUT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OFFLINE = "make bench VENV= PYTHON=python3"
 CACHE_VARIABLE = "ROOFLINE_CACHE_DIR"
@@ -157,10 +159,6 @@ def requirements(*extras: str) -> "list[str]":
     return [need for block in blocks if block for need in re.findall(r'"([^"]+)"', block.group(1))]
 
 
-def numbers(version: str) -> "tuple[int, ...]":
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:3])
-
-
 def cupys(python: str) -> "list[str]":
     """Builds of CuPy that an interpreter has."""
     code = (
@@ -180,7 +178,7 @@ def missing(needs: "list[str]") -> "dict[str, str]":
         parts = re.match(r"([A-Za-z0-9_.-]+)(?:\[.*\])?\s*(?:>=\s*([\d.]+))?", need)
         name, least = (parts.group(1), parts.group(2) or "0") if parts else (need, "0")
         try:
-            if numbers(metadata.version(name)) < numbers(least):
+            if driver.numbers(metadata.version(name)) < driver.numbers(least):
                 found[name] = f"{name} (has {metadata.version(name)}, needs {least})"
         except metadata.PackageNotFoundError:
             found[name] = name

@@ -9,8 +9,10 @@ x m + a would cost a move each step there. m arrives at run time, so no compiler
 chain, and is so small that no x overflows or becomes denormal in years.
 
 On a GPU every thread runs its own chains, and warps hide what latency is left: 8 and 16
-chains are tried. One trip is chains x steps = 512 multiply-adds, so that the 3 or 4
-instructions of the loop itself stay below 1 %:
+chains are tried. There x m + x names x twice, which its bank of registers may have to read twice; so
+floats are tried with an addend apart, too, x m + y with y in a register of its own: only one operand
+is new in each step, and no bank can be the limit. One trip is chains x steps = 512 multiply-adds, so
+that the 3 or 4 instructions of the loop itself stay below 1 %:
 
     fp64, fp32            512 FMA x 2            = 1024 FLOP a thread and trip
     fp16, bf16 (packed)   512 FMA x 2 lanes x 2  = 2048
@@ -25,8 +27,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kernels import encoding
-from kernels.encoding import encoded, item_type
-from kernels.encoding import rounded as rounded
+from kernels.encoding import encoded, item_type, rounded
 from kernels.spec import ChainShape, CudaFamily, CudaForm, Expect, Kernel, Work
 
 FACTOR = 1e-12
@@ -54,6 +55,16 @@ CHECKED = 2.0**-6
 MOST_TRIPS = 3
 """Trips while checking: 192 steps let x grow by 20, within reach of fp16."""
 
+APART = "apart"
+"""In the name of a form: its addend is y = s[1]."""
+
+MIRROR, ADDEND = -1.0, 8.0
+"""m and y of such a form while timing: from its second step on x and 8 - x take turns, exactly."""
+
+CHECKED_APART = {"fp64": (1.0, CHECKED), "fp32": (1.0, CHECKED)}
+PACKED_APART = (1.0 + CHECKED, CHECKED)
+"""m and y while checking: x m + y rounds once in fp64 arithmetic, and each step shows in the few bits too."""
+
 
 def fma(x: Any, m: Any, steps: int) -> None:
     """The textbook loop; x holds every chain, one item each."""
@@ -76,7 +87,7 @@ def cost(item_bytes: int, sizes: Mapping[str, int], level: str) -> Work:
 
 KERNELS = (
     Kernel("fma", "fma", "none", cost, fma, reference, ChainShape()),
-    Kernel("fma-naive", "fma", "none", cost, fma, reference, ChainShape(), "textbook loop compiled by Numba"),
+    Kernel("fma-naive", "fma", "none", cost, fma, reference, ChainShape()),  # the textbook loop, by Numba
 )
 
 # CUDA. Types and intrinsics used, for a host that stands in for the device: float, double, int, unsigned,
@@ -84,17 +95,17 @@ KERNELS = (
 # a, b and s hold V: a packed pair is one item of theirs. Seeds differ by thread and by chain; the sum of
 # all chains is stored, so that none can be dropped.
 PREAMBLE = r"""
-struct Scalar { template <class V> static __device__ V step(V x, V m) { return x * m + x; }
+struct Scalar { template <class V> static __device__ V step(V x, V m, V y) { return x * m + y; }
                 template <class V> static __device__ V sum(V x, V y) { return x + y; } };
-struct Packed { template <class V> static __device__ V step(V x, V m) { return __hfma2(x, m, x); }
+struct Packed { template <class V> static __device__ V step(V x, V m, V y) { return __hfma2(x, m, y); }
                 template <class V> static __device__ V sum(V x, V y) { return __hadd2(x, y); } };
-struct Dot4   { template <class V> static __device__ V step(V x, V m) { return __dp4a(x, m, x); }
+struct Dot4   { template <class V> static __device__ V step(V x, V m, V y) { return __dp4a(x, m, y); }
                 template <class V> static __device__ V sum(V x, V y) { return unsigned(x) + unsigned(y); } };
 
-template <class Op, int CHAINS, class V>
+template <class Op, int CHAINS, bool APART, class V>
 __device__ void chains(V* a, const V* b, const V* s, long long n, int count) {
     const long long thread = (long long)blockIdx.x * blockDim.x + threadIdx.x;
-    const V m = s[0];
+    const V m = s[0], y = s[APART];
     V x[CHAINS];
 #pragma unroll
     for (int j = 0; j < CHAINS; ++j) x[j] = b[(thread + STRIDE * j) % SEEDS];
@@ -103,16 +114,16 @@ __device__ void chains(V* a, const V* b, const V* s, long long n, int count) {
 #pragma unroll
         for (int step = 0; step < BODY / CHAINS; ++step)
 #pragma unroll
-            for (int j = 0; j < CHAINS; ++j) x[j] = Op::step(x[j], m);
+            for (int j = 0; j < CHAINS; ++j) x[j] = Op::step(x[j], m, APART ? y : x[j]);
     }
 #pragma unroll
     for (int j = 1; j < CHAINS; ++j) x[0] = Op::sum(x[0], x[j]);
     if (thread < n) a[thread] = x[0];
 }
 
-#define CHAIN(NAME, OP, CHAINS, V) extern "C" __global__ void __launch_bounds__(1024) NAME( \
+#define CHAIN(NAME, OP, CHAINS, APART, V) extern "C" __global__ void __launch_bounds__(1024) NAME( \
     V* a, const V* b, const V* c, const V* s, long long n, int count) \
-    { chains<OP, CHAINS>(a, b, s, n, count); }
+    { chains<OP, CHAINS, APART>(a, b, s, n, count); }
 """
 
 BODY = 512  # multiply-adds of one trip
@@ -149,17 +160,17 @@ CONVERSIONS = (r"[FI]2[FI].*", r"I2FP.*")
 DOUBLES = (r"D(ADD|MUL|FMA|SETP).*",)
 
 
-def _form(precision: str, chains: int) -> CudaForm:
+def _form(precision: str, chains: int, apart: bool) -> CudaForm:
     type = TYPES[precision]
-    entry = f"fma_{type.name}_c{chains}"
+    entry = f"fma_{type.name}_c{chains}" + f"_{APART}" * apart
     include = f"#include <{type.header}>\n" if type.header else ""
     forbidden = CONVERSIONS if precision == "fp64" else CONVERSIONS + DOUBLES
     return CudaForm(
         entry=entry,
-        code=f"{include}CHAIN({entry}, {type.operation}, {chains}, {type.vector})",
+        code=f"{include}CHAIN({entry}, {type.operation}, {chains}, {str(apart).lower()}, {type.vector})",
         kernel="fma",
         precision=precision,
-        variant=f"{chains} chains",
+        variant=f"{chains} chains" + f" {APART}" * apart,
         expect=Expect({type.opcode: BODY}, share=0.985, registers=64, forbidden=forbidden),
         flops=BODY * type.flops,
         grid="persistent",
@@ -170,7 +181,12 @@ def _form(precision: str, chains: int) -> CudaForm:
 
 CUDA = CudaFamily(
     f"#define BODY {BODY}\n#define SEEDS {SEEDS}\n#define STRIDE {STRIDE}\n{PREAMBLE}",
-    tuple(_form(precision, chains) for precision in TYPES for chains in (8, 16)),
+    tuple(
+        _form(precision, chains, apart)
+        for precision in TYPES
+        for chains, apart in ((8, False), (16, False), (8, True))
+        if not (apart and precision.startswith("int"))  # at half the rate, their operands have time
+    ),
 )
 
 
@@ -196,9 +212,13 @@ def operands(np: Any, form: CudaForm, purpose: str) -> Any:
 
 
 def start(np: Any, form: CudaForm, purpose: str) -> Any:
-    """The array s for the same purposes: m, once a lane."""
-    m = CHECKED if purpose == "check" and item(form) != "int32" else FACTORS[form.precision]
-    return encoded(np, item(form), np.full(TYPES[form.precision].lanes, m))
+    """The array s for the same purposes: m, once a lane, and with the addend apart y, too."""
+    lanes, check = TYPES[form.precision].lanes, purpose == "check"
+    if form.variant.endswith(APART):
+        m, y = CHECKED_APART.get(form.precision, PACKED_APART) if check else (MIRROR, ADDEND)
+        return encoded(np, item(form), np.repeat([m, y * (purpose != "zeros")], lanes))
+    m = CHECKED if check and item(form) != "int32" else FACTORS[form.precision]
+    return encoded(np, item(form), np.full(lanes, m))
 
 
 def results(np: Any, form: CudaForm, threads: int) -> Any:
@@ -213,8 +233,9 @@ def expected(np: Any, form: CudaForm, b: Any, s: Any, threads: int, trips: int) 
     """
     chains = int(form.variant.split()[0])
     first = np.arange(threads)[:, None] + STRIDE * np.arange(chains)
-    x, m = decoded(np, form, b)[first % SEEDS], decoded(np, form, s)
-    step = _dot4 if form.precision == "int8>int32" else lambda np, x, m: x * m + x
+    x, s = decoded(np, form, b)[first % SEEDS], decoded(np, form, s).reshape(-1, len(b[0]))
+    m, apart = s[0], form.variant.endswith(APART)
+    step = _dot4 if form.precision == "int8>int32" else lambda np, x, m: x * m + (s[1] if apart else x)
     for _ in range(trips * BODY // chains):
         x = rounded(np, item(form), step(np, x, m))
     total = x[:, 0]

@@ -52,11 +52,7 @@ def work(item_bytes: int, sizes: Mapping[str, int], level: str) -> Work:
     return Work.at(level, 0.0, reads=sizes["n"] * sizes.get("line", LINE_BYTES), writes=0.0)
 
 
-def _kernel(name: str, shape: ChaseShape, summary: str) -> Kernel:
-    return Kernel(name, "latency", "read", work, chase, reference, shape, summary)
-
-
-KERNELS = (
-    _kernel("chase", ChaseShape(), "dependent loads through a random cycle over the whole set"),
-    _kernel("chase-local", ChaseShape(WINDOW_BYTES), "the same in windows that small TLBs reach"),
+KERNELS = tuple(
+    Kernel(name, "latency", "read", work, chase, reference, shape)
+    for name, shape in (("chase", ChaseShape()), ("chase-local", ChaseShape(WINDOW_BYTES)))
 )

@@ -99,6 +99,8 @@ KERNELS = (
     Kernel("mix-in-place", "mix", "update", cost(True), mix_in_place, reference(True), MixShape(True)),
 )
 
+MODES = {kernel.name.removeprefix("mix-"): kernel.access for kernel in KERNELS}  # and its access
+
 # CUDA. A thread holds E items, four 16-byte vectors, as packs (fp16: half2), one accumulator a pack: 8
 # chains of fp64, 16 of the others. A trip takes the loaded x once, acc <- acc m + x, and goes on with
 # acc <- acc m + acc for the rest of its R rounds over all packs; all trips are alike.

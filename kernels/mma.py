@@ -97,11 +97,6 @@ class Instruction:
         """Operand words along k, of one row of A or one column of B."""
         return self.k // self.per_word
 
-    @property
-    def set_words(self) -> int:
-        """Words of one set of operands: A0, A1, B0, B1."""
-        return 2 * (self.m + N) * self.words
-
 
 F16, F16_HALF = "f32.f16.f16.f32", "f16.f16.f16.f16"
 I8, F64, TF32 = "s32.s8.s8.s32", "f64.f64.f64.f64", "f32.tf32.tf32.f32"

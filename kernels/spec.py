@@ -64,7 +64,7 @@ class Work:
 
 @dataclass(frozen=True)
 class ChainShape:
-    """`chains` independent dependent-FMA chains, x = x*m + a, held in registers."""
+    """Independent chains of dependent multiply-adds, x <- x m + x, held in registers."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class StreamShape:
 
 @dataclass(frozen=True)
 class MixShape:
-    """Blocks of vectors streamed past accumulators that get `rounds` FMA per vector.
+    """Blocks of vectors streamed past accumulators, each of which takes one or more FMA a block.
 
     write_back: the accumulators are stored over the vectors just loaded (in place).
     """
@@ -132,7 +132,6 @@ class Kernel:
     plain: Callable[..., Any]
     reference: Callable[..., Any]
     shape: Shape
-    summary: str = ""
 
 
 @dataclass(frozen=True)
@@ -167,6 +166,7 @@ class CudaForm:
     flops:     FLOP (multiply-add 2) of one thread in one trip of its counted loop, 0 where nothing is counted
     grid:      cover (as many blocks as the items need) | persistent (what fits on the device at once)
     blocks:    block sizes worth trying, best guess first;  shared_bytes: dynamic shared memory
+    carveout:  percent of the on-chip memory wanted as shared memory, -1 what the driver chooses
     least_cc:  compute capability x 10 from which it exists;  only: targets it is made for ("90a"), else all
     shim:      whether it also compiles for the CPU (no inline PTX, no barrier)
     """

@@ -127,9 +127,9 @@ KERNELS = tuple(_kernel(body) for body in (write, read, update, copy, scale, add
 # the compiler has to leave them there: with __restrict__ it trades loads in flight for registers.
 # cover: the launcher makes n a multiple of block x items, there is no tail to guard.
 #
-# `read` has nothing to store: its grid is what the device holds at once, a thread keeps L vectors of sums
-# over all its tiles (any n), and stores one result: below 0.3 % of 1 GiB on the largest chips, and enough
-# to keep every load alive. The first thread adds s, so the results add up to what the reference says.
+# `read` has nothing to store: its grid is a few times what the device holds at once, a thread keeps L vectors
+# of sums over all its tiles (any n), and stores one result: below 1 % of 1 GiB on the largest chips, and
+# enough to keep every load alive. The first thread adds s, so the results add up to the reference's.
 PREAMBLE = r"""
 #define UNROLL _Pragma("unroll")
 #define ENTRY(NAME, T) extern "C" __global__ void __launch_bounds__(512) NAME( \

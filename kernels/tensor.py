@@ -44,8 +44,8 @@ def cost(item_bytes: int, sizes: Mapping[str, int], level: str) -> Work:
 
 
 KERNELS = (
-    Kernel("mma", "tensor", "none", cost, product, reference, TensorShape(), "operands in registers"),
-    Kernel("wgmma", "tensor", "none", cost, product, reference, TensorShape(), "operands in shared memory"),
+    Kernel("mma", "tensor", "none", cost, product, reference, TensorShape()),
+    Kernel("wgmma", "tensor", "none", cost, product, reference, TensorShape()),
 )
 
 CUDA = CudaFamily(

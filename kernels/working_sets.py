@@ -7,7 +7,10 @@ size is passed evenly:
     whole   every block passes all of one set, each from another place: what L2 holds twice shows
 
 The level follows from size and cache operator. "ca" may stay in L1, "nc" is the read-only path to it, "cg"
-passes L1 by; "shared" is filled once and never left. All accesses are volatile PTX, for two reasons: nothing
+passes L1 by; "shared" is filled once and never left. In machine code "cg" is a load that has to see what
+all SMs store, which an L2 of two parts may have to fetch from the part that owns the line. "na" promises that
+nobody stores and leaves nothing in L1: the nearer part may keep a copy, as for loads of ordinary code. All
+accesses are volatile PTX, for two reasons: nothing
 can be moved out of the loop, and the operator is in the machine code, where the audit finds it (STRONG.SM or
 .CTA, CONSTANT, STRONG.GPU). L1 writes through, so that a store reaches L2 whatever the operator.
 
@@ -48,6 +51,7 @@ PREAMBLE = r"""
 
 SPACE(Ca,     unsigned long long, __cvta_generic_to_global, "l", "global.ca", "global.cg")
 SPACE(Nc,     unsigned long long, __cvta_generic_to_global, "l", "global.nc", "global.cg")
+SPACE(Na,     unsigned long long, __cvta_generic_to_global, "l", "global.nc.L1::no_allocate", "global.cg")
 SPACE(Cg,     unsigned long long, __cvta_generic_to_global, "l", "global.cg", "global.cg")
 SPACE(Shared, unsigned,           __cvta_generic_to_shared, "r", "volatile.shared", "volatile.shared")
 
@@ -125,7 +129,12 @@ __device__ void in_shared(float* a, const float* b, float s, long long n, int co
 }
 """
 
-OPERATORS = {"ca": r"STRONG\.(SM|CTA)", "nc": r"CONSTANT(\.SYS)?", "cg": r"STRONG\.GPU"}
+OPERATORS = {
+    "ca": r"128\.STRONG\.(SM|CTA)",
+    "nc": r"128\.CONSTANT(\.SYS)?",
+    "cg": r"128\.STRONG\.GPU",
+    "na": r"NA\.128\.CONSTANT(\.SYS)?",
+}
 """Cache operators of loads and what the machine code calls them (STRONG.CTA on sm_75)."""
 
 ARITHMETIC = {"read": r"FADD(\.FTZ)?", "update": r"FMUL(\.FTZ)?"}
@@ -151,7 +160,10 @@ class Way:
 
 
 WAYS = {
-    "read": (*(Way(o, 8) for o in ("ca", "nc", "cg")), Way("cg", 4), Way("cg", 8, True), Way("shared", 8)),
+    "read": (
+        *(Way(o, 8) for o in ("ca", "nc", "cg")),
+        *(Way("cg", 4), Way("cg", 8, True), Way("shared", 8), Way("na", 8), Way("na", 8, True)),
+    ),
     "write": (Way("cg", 8), Way("cg", 4), Way("shared", 8)),
     "update": (Way("cg", 8), Way("cg", 4), Way("shared", 8)),
     "copy": (Way("cg", 8), Way("cg", 4), Way("shared", 8)),
@@ -162,7 +174,7 @@ WAYS = {
 def opcodes(name: str, way: Way) -> dict[str, int]:
     """Instructions of one trip of a thread."""
     shape, shared = SHAPES[name], way.operator == "shared"
-    load = r"LDS(\.U)?\.128" if shared else rf"LDG\.E\.128\.{OPERATORS[way.operator]}"
+    load = r"LDS(\.U)?\.128" if shared else rf"LDG\.E\.{OPERATORS[way.operator]}"
     store = r"STS\.128" if shared else r"STG\.E\.128\.STRONG\.GPU"
     wanted = {load: way.accesses * len(shape.loads), store: way.accesses * len(shape.stores)}
     if name in ARITHMETIC:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bench.fitting.fit import fit_curve
+from bench.fitting.fit import fit_sweep
 from bench.fitting.forms import CAPPED, NORM
 from bench.profile.records import CurvePoint, Fit, Interval
 from bench.profile.roofline import INFINITY, capped_overlap, overlap
@@ -68,7 +68,7 @@ def norms(n: int, seed: int) -> list[Case]:
         p = INFINITY if i % 8 == 0 else float(np.exp(rng.uniform(np.log(1.1), np.log(20))))
         truth = Truth(pi, pi / ridge, p, float(10 ** rng.uniform(-6, -4.7)) if i % 2 else 0.0)
         points = measured(truth, rng)
-        found.append(Case(truth, overlap(p), points, fit_curve(points)))
+        found.append(Case(truth, overlap(p), points, fit_sweep(points)[1]))
     return found
 
 
@@ -79,7 +79,7 @@ def sharp(n: int, seed: int) -> list[Case]:
         pi, ridge = 10 ** rng.uniform(10, 14), 10 ** rng.uniform(-0.3, 1.3)
         truth = Truth(pi, pi / ridge, t0=float(10 ** rng.uniform(-6, -4.7)) if i % 2 else 0.0)
         points = measured(truth, rng, noise=0.0)
-        found.append(Case(truth, 1.0, points, fit_curve(points)))
+        found.append(Case(truth, 1.0, points, fit_sweep(points)[1]))
     return found
 
 
@@ -90,7 +90,7 @@ def caps(n: int, seed: int, depth: tuple[float, float]) -> list[Case]:
         truth = capped(rng, depth)
         points = measured(truth, rng)
         omega = capped_overlap(truth.pi, truth.beta, truth.pi_c, truth.beta_c)
-        found.append(Case(truth, omega, points, fit_curve(points)))
+        found.append(Case(truth, omega, points, fit_sweep(points)[1]))
     return found
 
 

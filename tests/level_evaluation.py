@@ -21,7 +21,7 @@ from typing import Any
 from bench.backends.simulated import SimulatedBackend
 from bench.backends.simulation.truth import truth_of
 from bench.fitting import level_names, levels
-from bench.planning.sizes import rounded_set
+from bench.planning.sizes import AROUND, PARTED, rounded_set
 from bench.profile.records import Point, Precision
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -83,13 +83,20 @@ def _capacities(draw: random.Random, gpu: bool) -> list[tuple[str, float, float]
     return [(name, size, claimed[name]) for name, size in found]
 
 
+def is_gpu(values: dict[str, Any]) -> bool:
+    """Whether it was drawn as one: its last level is an L2, larger than that of any host."""
+    last = values["caches"][-1]
+    return last["level"] == "L2" and last["bytes"] >= 4 * MIB
+
+
 def sweep(values: dict[str, Any], rounds: int, steps: float) -> tuple[list[int], list[list[float]]]:
     """Working sets, and the median rate of each in every round."""
     backend = SimulatedBackend("evaluated", truth_of(values, "random device"))
     known = [c["reported"] if "reported" in c else c["bytes"] for c in values["caches"]]
     top = 4 * max(*known, *(c["bytes"] for c in values["caches"]))
     grid = {rounded_set(4 * KIB * 2 ** (i / steps)) for i in range(int(40 * steps))}
-    grid |= {rounded_set(size * f) for size in known for f in (0.7, 0.85, 1.2, 1.5)}
+    grid |= {rounded_set(size * f) for size in known for f in AROUND}
+    grid |= {rounded_set(known[-1] * f) for f in PARTED if is_gpu(values)}
     sizes = sorted(size for size in grid if size <= top)
     columns = [_round(backend, number, sizes) for number in range(1, rounds + 1)]
     return sizes, [list(row) for row in zip(*columns, strict=True)]
@@ -113,9 +120,7 @@ def judge(values: dict[str, Any], rounds: int = 5, steps: float = 4) -> Result:
     """What is found on one device beside what there is."""
     sizes, rates = sweep(values, rounds, steps)
     known = {c["level"]: c.get("reported", c["bytes"]) for c in values["caches"] if c.get("reported", 1)}
-    found = level_names.named(
-        levels.detect(sizes, rates), known, any("near" in c["level"] for c in values["caches"])
-    )
+    found = level_names.named(levels.detect(sizes, rates), known, is_gpu(values))
     real = {c["level"]: (c["read"], c["bytes"]) for c in values["caches"]}
     real["DRAM"] = (values["memory"]["read"], None)
     right, remarks, named, wrong = 0, [], 0, 0

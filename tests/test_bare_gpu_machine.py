@@ -125,9 +125,7 @@ def test_a_run_is_measured_by_children_and_kept(bare: dict[str, str], tmp_path: 
     assert len({s.process for s in samples}) > 1
 
 
-def test_ceilings_fits_table_and_plot_are_made(
-    bare: dict[str, str], finished: Path, tmp_path: Path
-) -> None:
+def test_ceilings_fits_table_and_plot_are_made(bare: dict[str, str], finished: Path, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(finished, folder)
     for name in ("profile.json", "table.txt", "roofline.png"):

@@ -82,6 +82,20 @@ def test_a_late_blocker_does_not_spoil_the_next_batch(gpu: FakeGpu) -> None:
     assert held(gpu) == 2 and batch.seconds == pytest.approx([1e-3]) and batch.evidence["blocker"] == "on"
 
 
+def test_calls_within_a_whole_launch_fill_the_queue_too(gpu: FakeGpu) -> None:
+    batches = Batches(Engine(gpu.now))
+
+    def launch(amount: int) -> None:
+        for _ in range(4 * amount):  # a library queues several entries a call
+            gpu.call("launch")
+            gpu.queue(1e-5, "operation")
+
+    batches.run(Task("operations", launch, whole=True, each=1), 20, 16)
+    assert gpu.hangs == [] and held(gpu) == 1
+    batches.run(Task("operations", launch, whole=True), 20, 16)
+    assert gpu.hangs and held(gpu) == 3
+
+
 def test_a_flush_is_queued_before_each_repetition_and_not_timed(gpu: FakeGpu) -> None:
     engine = Engine(gpu.now)
     batches, order = Batches(engine), gpu.calls

@@ -84,7 +84,7 @@ def test_matrix_instructions_only_where_they_are_real() -> None:
 
 @by_chain
 def test_chains_count_their_flop(form: CudaForm) -> None:
-    chains = int(form.variant.removesuffix(" chains"))
+    chains = int(form.variant.removesuffix(" apart").removesuffix(" chains"))
     steps, rest = divmod(fma.BODY, chains)
     products = {"fp16": 2, "bf16": 2, "int8>int32": 4}.get(form.precision, 1)
     assert rest == 0 and chains >= 8 and chains * steps >= 256
@@ -96,7 +96,8 @@ def test_chains_count_their_flop(form: CudaForm) -> None:
 @pytest.mark.parametrize("form", MATRIX, ids=lambda f: f.entry)
 def test_matrix_forms_count_their_flop(form: CudaForm) -> None:
     m, n, k = map(int, re.fullmatch(r"m(\d+)n(\d+)k(\d+)", form.variant).groups())  # type: ignore[union-attr]
-    (instructions,) = form.expect.opcodes.values()
+    instructions, *waits = form.expect.opcodes.values()
+    assert waits == ([2, 1] if form.kernel == "wgmma" else [])
     threads = 128 if form.kernel == "wgmma" else 32
     assert form.flops * threads == 2 * m * n * k * instructions
     assert f"{form.variant}." in form.code and not form.shim
@@ -169,12 +170,14 @@ def slow_chains(form: CudaForm, b: Any, s: Any, thread: int, lane: int, trips: i
             slow_integer(form, int(b[k, lane]), int(s[lane]), trips * fma.BODY // chains) for k in seeds
         )
         return signed(total)
-    values, m = encoding.decoded(np, item, b), Fraction(float(encoding.decoded(np, item, s)[lane]))
+    values, constants = encoding.decoded(np, item, b), encoding.decoded(np, item, s)
+    m, y = (Fraction(float(row[lane])) for row in (constants, constants[::-1][: len(b[0])]))
+    apart = form.variant.endswith("apart")
     sums = Fraction(0)
     for k in seeds:
         x = Fraction(float(values[k, lane]))
         for _ in range(trips * fma.BODY // chains):
-            x = nearest(x * m + x, DIGITS[item])
+            x = nearest(x * m + (y if apart else x), DIGITS[item])
         sums = nearest(sums + x, DIGITS[item])
     return float(sums)
 
@@ -202,8 +205,12 @@ def test_chains_see_a_lost_trip_a_lost_chain_and_another_m(form: CudaForm) -> No
     want = fma.expected(np, form, b, s, 64, 2)
     assert np.isfinite(fma.expected(np, form, b, s, 64, fma.MOST_TRIPS)).all()
     assert (fma.expected(np, form, b, s, 64, 1) != want).all()
-    other = fma.encoded(np, fma.item(form), fma.decoded(np, form, s) * 2)
-    assert (fma.expected(np, form, b, other, 64, 2) != want).all()
+    constants, lanes = fma.decoded(np, form, s), len(b[0])
+    for part in range(0, len(s), lanes):  # m, and y where it is apart
+        other = constants.copy()
+        other[part : part + lanes] = other[part : part + lanes] * (2 if len(s) == lanes else 0.5)
+        other = fma.encoded(np, fma.item(form), other)
+        assert (fma.expected(np, form, b, other, 64, 2) != want).all()
     assert len(np.unique(want[:, 0])) >= 20  # seeds differ by thread
     assert not fma.expected(np, form, *(f(np, form, "zeros") for f in (fma.operands, fma.start)), 64, 2).any()
 
@@ -219,6 +226,21 @@ def test_timed_floats_stay_what_they_are_for_any_count(precision: str) -> None:
         assert (encoding.rounded(np, precision, x * m + x) == x).all()
     else:
         assert m.max() < 1e-11
+
+
+@pytest.mark.parametrize("precision", ["fp64", "fp32", "fp16", "bf16"])
+def test_with_the_addend_apart_timed_floats_take_turns_for_any_count(precision: str) -> None:
+    (form,) = (f for f in CHAINS if f.precision == precision and f.variant.endswith("apart"))
+    x, (m, *_, y) = (fma.decoded(np, form, f(np, form, "time")) for f in (fma.operands, fma.start))
+    once = encoding.rounded(np, precision, x * m + y)
+    twice = encoding.rounded(np, precision, once * m + y)
+    assert (encoding.rounded(np, precision, twice * m + y) == once).all(), "the same two numbers for ever"
+    assert (abs(once) >= 1).all() and (abs(once) <= 10).all() and (abs(twice) >= 1).all()
+    assert (once != twice).all() and len(np.unique(once)) > min(100, 2 ** DIGITS[precision] / 8)
+
+
+def test_only_chains_whose_registers_could_be_the_limit_have_an_addend_apart() -> None:
+    assert {f.precision for f in CHAINS if f.variant.endswith("apart")} == {"fp64", "fp32", "fp16", "bf16"}
 
 
 def test_timed_integers_never_die_out() -> None:
@@ -248,12 +270,12 @@ def pieces(i: mma.Instruction) -> Iterator[tuple[int, int, int, int]]:
 def test_mma_reference_equals_fragments_lane_by_lane(form: CudaForm, trips: int) -> None:
     i, b, s = mma.BY_ENTRY[form.entry], tensor.operands(np, form, "check"), tensor.start(np, form, "check")
     words = encoding.decoded(np, i.item, b).reshape(-1, i.per_word)
-    warps = mma.SETS + 1
+    warps, of_a_set = mma.SETS + 1, 2 * (i.m + mma.N) * i.words
     got = tensor.expected(np, form, b, s, 32 * warps, trips)
     assert got.shape == tensor.results(np, form, 32 * warps).shape
     for warp in range(warps):
         products = [
-            slow_product(i, words[warp % mma.SETS * i.set_words :], p, q) for p, q in product((0, 1), (0, 1))
+            slow_product(i, words[warp % mma.SETS * of_a_set :], p, q) for p, q in product((0, 1), (0, 1))
         ]
         for lane in range(32):
             g, t = divmod(lane, 4)

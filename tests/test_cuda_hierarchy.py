@@ -60,6 +60,8 @@ SETS = (
     cached("write", "cg l4 b512", "L2", 300_000),
     cached("update", "cg l8 b1024", "L2", 300_000),
     cached("copy", "cg l4 b1024", "L2", 300_000),
+    cached("read", "na l8 b1024", "L2", 300_000),
+    cached("read", "na l8 whole b1024", "L2", 300_000, whole=1),
     *(cached(access, "shared l8 b1024", SHARED, 32768) for access in ("read", "write", "update", "copy")),
 )
 CHASES = (
@@ -157,7 +159,8 @@ def test_copies_count_both_arrays_of_the_set(real: FakeGpu, backend: CudaBackend
 def test_a_level_has_the_operators_that_stay_in_it(backend: CudaBackend) -> None:
     ways = {level: backend.variants("cache-read", FP32, level, SMS) for level in ("L1", SHARED, "L2", "DRAM")}
     assert {v.split()[0] for v in ways["L1"]} == {"ca", "nc"} and ways["L1"][0] == "ca l8 b1024"
-    assert {v.split()[0] for v in ways["L2"]} == {"cg"} and ways["L2"] == ways["DRAM"]
+    assert {v.split()[0] for v in ways["L2"]} == {"cg", "na"} and ways["L2"] == ways["DRAM"]
+    assert ways["L2"][:3] == ("cg l8 b1024", "cg l4 b1024", "na l8 b1024"), "even a quick run tries all"
     assert {v.split()[0] for v in ways[SHARED]} == {"shared"}
     assert "does not measure L1" in backend.unsupported(cached("read", "cg l8 b1024", "L1", 4096))
     assert "does not measure L2" in backend.unsupported(cached("read", "cg l8 b1024", "L2", 4096, whole=1))

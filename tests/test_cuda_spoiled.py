@@ -76,6 +76,17 @@ def test_a_removed_result_is_caught() -> None:
 
 
 @needs_tools
+def test_matrix_instructions_that_wait_for_each_other_are_caught() -> None:
+    """Accumulators that something else touches inside the loop: the compiler puts waits around it."""
+    fence = '        asm volatile("wgmma.fence.sync.aligned;" ::: "memory");\n'
+    family = CUDA["tensor"]
+    assert found(family, "wgmma_bf16_f32", "90a") == ""
+    touched = spoiled(family, fence, f"        if (trip % 3 == 2) c[1] = c[0];\n{fence}")
+    said = found(touched, "wgmma_bf16_f32", "90a")
+    assert "WARPGROUP" in said and "of the hot loop, found" in said
+
+
+@needs_tools
 def test_a_removed_store_of_a_stream_is_caught() -> None:
     family = spoiled(
         STREAMS, "store<CS>(to + k * blockDim.x, x[k]);", "if (k) store<CS>(to + k * blockDim.x, x[k]);"
@@ -85,7 +96,7 @@ def test_a_removed_store_of_a_stream_is_caught() -> None:
 
 @needs_tools
 def test_a_double_literal_in_an_fp32_kernel_is_caught() -> None:
-    family = spoiled(FMA, "return x * m + x;", "return x * m + x * 0.9;")
+    family = spoiled(FMA, "return x * m + y;", "return x * m + y * 0.9;")
     said = found(family, "fma_f32_c8")
     assert "expected no DFMA, found" in said or "expected no DMUL, found" in said
     assert "a literal without its f?" in said

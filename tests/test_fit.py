@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bench.fitting.fit import fit_curve
+from bench.fitting.fit import fit_sweep
 from bench.fitting.reach import wanting
 from bench.profile.records import CurvePoint, Fit, Interval
 from bench.profile.roofline import INFINITY, overlap
@@ -20,13 +20,13 @@ FULL = intensities(1e-2, 1e2)
 
 def chosen(points: Sequence[CurvePoint]) -> Fit:
     """The fit that predicts."""
-    (fit,) = (f for f in fit_curve(points) if f.chosen)
+    (fit,) = (f for f in fit_sweep(points)[1] if f.chosen)
     return fit
 
 
 def form(points: Sequence[CurvePoint], name: str) -> Fit:
     """The fit of one form."""
-    (fit,) = (f for f in fit_curve(points) if f.form == name)
+    (fit,) = (f for f in fit_sweep(points)[1] if f.form == name)
     return fit
 
 
@@ -85,7 +85,7 @@ def test_launch_overhead_under_noise_is_right_and_never_negative() -> None:
 
 def test_one_size_a_setting_cannot_tell_overhead_from_the_knee() -> None:
     # at p = 1 and equal bytes T = Q/beta + F/pi is itself an overhead and a compute roof
-    fits = fit_curve(sweep(Truth(p=1.0), FULL))
+    fits = fit_sweep(sweep(Truth(p=1.0), FULL))[1]
     assert [f.t0 for f in fits] == [0.0, 0.0, 0.0]
 
 
@@ -133,7 +133,7 @@ def test_points_without_every_round_still_count_and_cost_no_interval() -> None:
 
 def test_hard_corner_keeps_the_overlap_that_the_data_leave_open() -> None:
     rng = np.random.default_rng(8)
-    fits = fit_curve(sweep(Truth(), FULL, rounds=5, within=0.02, between=0.03, rng=rng))
+    fits = fit_sweep(sweep(Truth(), FULL, rounds=5, within=0.02, between=0.03, rng=rng))[1]
     hard, norm, _ = fits
     assert hard.chosen
     assert hard.omega == Interval(1.0, norm.omega.low, 1.0)
@@ -142,7 +142,7 @@ def test_hard_corner_keeps_the_overlap_that_the_data_leave_open() -> None:
 
 @pytest.mark.parametrize(("n", "forms"), [(3, []), (4, ["hard-min"]), (5, ["hard-min", "p-norm"])])
 def test_too_few_points_are_not_fitted(n: int, forms: list[str]) -> None:
-    fits = fit_curve(sweep(Truth(), intensities(0.01, 100, n)))
+    fits = fit_sweep(sweep(Truth(), intensities(0.01, 100, n)))[1]
     assert [f.form for f in fits] == forms
     assert sum(f.chosen for f in fits) == (1 if forms else 0)
 
@@ -174,7 +174,7 @@ def test_enough_points_want_nothing() -> None:
 def test_order_of_points_and_points_without_work_do_not_matter() -> None:
     points = sweep(Truth(p=2.5), FULL, rounds=5, within=0.02)
     idle = replace(points[0], flops=0.0)
-    assert fit_curve((*points[::-1], idle)) == fit_curve(points)
+    assert fit_sweep((*points[::-1], idle))[1] == fit_sweep(points)[1]
 
 
 @pytest.mark.parametrize("p", [1.5, 3.0, INFINITY])

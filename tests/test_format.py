@@ -64,15 +64,29 @@ def test_history_ends_with_the_current_version() -> None:
     assert versions == [str(n) for n in range(1, records.SCHEMA_VERSION + 1)]
 
 
-def test_every_name_among_the_plateaus_and_sizes_is_documented(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("device", "preset", "some"),
+    [
+        (
+            "sim:small-cpu",
+            "quick",
+            {"half_rate_n", "plateau", "fma", "levels", "omega_low", "sets", "stopped"},
+        ),
+        ("sim:gpu-quad", "standard", {"bus_factor", "half_low", "line", "concurrency"}),
+    ],
+)
+def test_every_name_of_plateaus_sizes_and_facts_is_documented(
+    device: str, preset: str, some: set[str], tmp_path: Path
+) -> None:
     from bench.running import suite
     from bench.store import read_log, read_profile
 
-    families = ["fma", "stream", "mix", "gemm", "cache"]
-    folder = suite.run("sim:small-cpu", preset="quick", results=tmp_path, families=families, quiet=True)
-    curves = [c for c in read_profile(folder).curves if c.kind != "cache"]  # those name the levels
-    names = {name for c in curves for name in c.plateaus} | {
-        name for s in read_log(folder).samples for name in s.point.sizes
-    }
-    assert {"half_rate_n", "plateau", "fma"} <= names
-    assert names - QUOTED == set()
+    folder = suite.run(device, preset=preset, results=tmp_path, quiet=True)
+    curves, samples = read_profile(folder).curves, read_log(folder).samples
+    names = {name for s in samples for name in (*s.point.sizes, *s.facts)}
+    names |= {name for c in curves for name in c.plateaus} - {s.point.level for s in samples}
+    names |= {c.kind for c in curves}
+    assert some <= names
+    known = QUOTED | {name.replace("_low", "_high") for name in QUOTED if name.endswith("_low")}
+    ends = {name for name in names if re.sub("_(low|high)$", "", name) in QUOTED}
+    assert names - known - ends == set()

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bench.fitting import curves, forms, marks, steps
-from bench.fitting.fit import fit_curve, fit_sweep
+from bench.fitting.fit import fit_sweep
 from bench.fitting.forms import CAPPED, CLOCKED, HARD, NORM, Form, Sweep, log_rates, slopes
 from bench.fitting.pooled import Pooled
 from bench.profile.records import CurvePoint, Fit, Interval, Point, Precision, Repetitions, Sample
@@ -36,7 +36,7 @@ THETAS = {
 
 def chosen(points: Sequence[CurvePoint]) -> Fit:
     """The fit that predicts."""
-    (fit,) = (f for f in fit_curve(points) if f.chosen)
+    (fit,) = (f for f in fit_sweep(points)[1] if f.chosen)
     return fit
 
 
@@ -140,7 +140,7 @@ def test_a_power_cap_is_recovered_exactly_and_chosen(a: float, b: float) -> None
 def test_a_device_without_a_cap_has_none_chosen() -> None:
     rng = np.random.default_rng(4)
     assert chosen(sweep(Truth(p=2.0), FULL, rounds=5, within=0.02, between=0.03, rng=rng)).form == NORM
-    fits = {f.form: f for f in fit_curve(sweep(Truth(), FULL))}
+    fits = {f.form: f for f in fit_sweep(sweep(Truth(), FULL))[1]}
     assert list(fits) == [HARD, NORM, CAPPED]
     assert fits[CAPPED].omega.value > 0.96  # a knee that fits between two points
     assert fits[HARD].chosen and fits[HARD].pi_c is None
@@ -150,7 +150,7 @@ def test_rounds_with_other_ridges_do_not_round_off_the_corner() -> None:
     rng = np.random.default_rng(5)
     misses = []
     for _ in range(5):
-        fits = fit_curve(sweep(Truth(p=20.0), FULL, rounds=5, within=0.002, between=0.05, rng=rng))
+        fits = fit_sweep(sweep(Truth(p=20.0), FULL, rounds=5, within=0.002, between=0.05, rng=rng))[1]
         misses.append(abs(next(f for f in fits if f.form == NORM).omega.value - overlap(20.0)))
     assert max(misses) < 0.006
 
@@ -182,13 +182,13 @@ def test_clocks_that_stand_still_or_are_missing_make_no_form() -> None:
     points = sweep(Truth(p=4.0), FULL)
     still = [replace(p, clock_hz=2e9 + 1e6 * i / 40) for i, p in enumerate(points)]
     torn = [replace(p, clock_hz=1e9 + 1e8 * i if i else None) for i, p in enumerate(points)]
-    for found in (fit_curve(still), fit_curve(torn)):
+    for found in (fit_sweep(still)[1], fit_sweep(torn)[1]):
         assert [f.form for f in found] == [HARD, NORM, CAPPED]
 
 
 def test_a_sudden_change_of_clock_is_named_with_the_clock() -> None:
     clocks = np.where(FULL < 25.0, 2e9, 1.5e9)
-    fits = fit_curve(_clocked(sweep(Truth(p=4.0), FULL), clocks.tolist()))
+    fits = fit_sweep(_clocked(sweep(Truth(p=4.0), FULL), clocks.tolist()))[1]
     for fit in fits:
         assert "with the clock, from 2.00 GHz to 1.50 GHz" in fit.limits
         assert fit.pi.value == pytest.approx(1e11, rel=0.05 if fit.form == HARD else 0.01)

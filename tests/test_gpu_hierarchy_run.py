@@ -10,6 +10,7 @@ from bench.backends.simulation.truth import CATALOGUE
 from bench.backends.simulation.written import read
 from bench.planning.planned import PROCESS_OF
 from bench.profile.records import Profile
+from bench.report import table
 from bench.store import read_log, read_profile
 from tests.test_simulated_gpu import run
 
@@ -29,9 +30,11 @@ def profile(folder: Path) -> Profile:
 
 
 def test_every_level_has_its_bandwidth_and_its_latency(profile: Profile) -> None:
-    beta = {c.level: c for c in profile.ceilings if c.kernel == "cache-read"}
+    reads = [c for c in profile.ceilings if c.kernel == "cache-read"]
+    beta, held = ({c.level: c.estimate.value for c in reads if c.quantity == q} for q in ("beta", "capacity"))
     for cache in TRUTH["caches"]:
-        assert beta[cache["level"]].estimate.value == pytest.approx(cache["read"], rel=0.03)
+        assert beta[cache["level"]] == pytest.approx(cache["read"], rel=0.03)
+        assert held[cache["level"]] == pytest.approx(cache["bytes"], rel=0.10)
     waits = {c.level: c.estimate.value for c in profile.ceilings if c.quantity == "latency"}
     assert waits == pytest.approx(TRUTH["latency"], rel=0.03)
     assert all(c.converged for c in profile.ceilings if c.quantity in ("beta", "latency"))
@@ -52,7 +55,11 @@ def test_own_and_whole_sets_and_few_blocks_are_curves_of_their_own(profile: Prof
     )
     assert {p.variant.split()[-1] for p in few.points} == {"b128"} and len(many.points) > len(few.points)
     assert few.plateaus["pi"] == many.plateaus["pi"]
-    assert [f.p for f in few.fits if f.chosen], "the overlap at low occupancy has its own exponent"
+    low, full = (next(f for f in c.fits if f.form == "p-norm") for c in (few, many))
+    assert low.p == pytest.approx(TRUTH["gpu"]["sparse_p"], rel=0.15), "few blocks hide less"
+    assert full.p is not None and low.p is not None and full.p > 2 * low.p
+    told = "overlap within a kernel, fp32 read-only: p 2."
+    assert told in table.render(profile) and low.omega.value < full.omega.value - 0.1
 
 
 def test_slopes_over_sms_and_over_chains_are_there(profile: Profile) -> None:

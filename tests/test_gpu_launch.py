@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.errors import DeviceError
-from bench.gpu.launch import Launch, launch_shape, split_variant, stream_form
+from bench.gpu.launch import Launch, in_waves, launch_shape, split_variant, stream_form
 
 FACTS = {"sm_count": 10, "max_threads_per_sm": 1536}
 
@@ -23,6 +23,18 @@ def test_a_cover_has_a_thread_for_every_item(items: int, grid: int) -> None:
 )
 def test_a_persistent_grid_is_what_fits_at_once(block: int, held: int | None, grid: int) -> None:
     assert launch_shape("persistent", block, FACTS, blocks_per_sm=held).grid == grid
+
+
+@pytest.mark.parametrize(
+    ("tiles", "grid", "passed"),
+    [(0, 60, 0), (479, 60, 479), (480, 60, 480), (959, 60, 900), (1000, 120, 960), (10**6, 480, 999840)],
+)
+def test_blocks_of_a_persistent_grid_follow_each_other_in_waves_with_equal_work(
+    tiles: int, grid: int, passed: int
+) -> None:
+    launch, found = in_waves(Launch(60, 256), tiles)
+    assert (launch, found) == (Launch(grid, 256), passed)
+    assert tiles < 480 or (found % grid == 0 and found // grid >= 8 and found > 0.88 * tiles)
 
 
 def test_what_cannot_be_launched_is_refused() -> None:

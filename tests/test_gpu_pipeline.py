@@ -15,6 +15,7 @@ from bench.backends.cuda import CudaBackend
 from bench.errors import DeviceError, VerificationError
 from bench.fitting import pipelining
 from bench.gpu import stages
+from bench.gpu.batches import Batch, Batches, Task
 from bench.gpu.host_memory import Buffer
 from bench.gpu.lanes import Lanes
 from bench.gpu.pipeline import MOST_CHUNKS, VARIANTS, block_sums, numbers
@@ -103,6 +104,21 @@ def test_a_stage_that_slows_another_shows(
         backend.measure(made, 1, 2)
     assert made.facts["compute_slowdown"] == pytest.approx(1.5, rel=0.02)
     assert made.facts["move_slowdown"] == pytest.approx(1.0, abs=0.02)
+
+
+def test_a_watched_pass_that_was_held_too_long_counts_once(
+    real: FakeGpu, backend: CudaBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    genuine, late = Batches._attempt, ["pipeline, watched"]
+
+    def attempt(self: Batches, task: Task, amount: int, n: int) -> tuple[Batch, bool]:
+        batch, _ = genuine(self, task, amount, n)
+        return batch, bool(late) and task.name == late[-1] and bool(late.pop())
+
+    with prepared(backend, passes()) as made:
+        monkeypatch.setattr(Batches, "_attempt", attempt)
+        backend.measure(made, 1, 1)
+        assert not late and 0.9 < made.facts["compute_slowdown"] < 1.5
 
 
 def test_three_stages_hide_behind_the_longest(real: FakeGpu, backend: CudaBackend) -> None:

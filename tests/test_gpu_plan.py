@@ -162,15 +162,24 @@ def test_threads_are_for_cpus() -> None:
 )
 def test_arrays_exceed_the_cache_and_leave_room(l2: int, memory: int, bytes: int) -> None:
     device = replace(LARGE, caches=(*LARGE.caches[:-1], replace(LARGE.caches[-1], bytes=l2)))
-    found = {
-        p.point.sizes["bytes"]
-        for p in planned("quick", device, memory=memory).points
-        if p.point.family in ("stream", "mix")
-    }
-    assert found == {bytes}
-    assert 4 * l2 <= bytes <= memory / 4
+    mixes, streams = (
+        {p.point.sizes["bytes"] for p in of(planned("quick", device, memory=memory), family)}
+        for family in ("mix", "stream")
+    )
+    assert mixes == {bytes} and 4 * l2 <= bytes <= memory / 4
+    assert streams == {max(bytes, min(3051 * MIB, memory // 4))}, "3.2 TB/s for a millisecond"
     least = {p.least_bytes for p in of(planned("quick", device, memory=memory), "stream")}
     assert least == {4 * l2}
+
+
+@pytest.mark.parametrize(
+    ("bits", "clock", "bytes"), [(None, 2.5e9, GIB), (384, 1.2e9, GIB), (8192, 4e9, 7812 * MIB)]
+)
+def test_a_pass_over_a_stream_takes_a_millisecond_of_the_bus(
+    bits: int | None, clock: float, bytes: int
+) -> None:
+    device = with_facts(memory_bus_bits=bits, max_memory_clock_hz=clock)
+    assert {p.point.sizes["bytes"] for p in of(planned("quick", device), "stream")} == {bytes}
 
 
 def test_too_little_memory_is_said_with_the_way_out() -> None:

@@ -133,6 +133,23 @@ def test_a_board_that_supports_nothing_gives_an_empty_window() -> None:
     assert len(fake.calls) == asked, "what is not supported is not asked again"
 
 
+def test_a_function_that_an_old_driver_lacks_is_a_value_that_is_not_told() -> None:
+    class NVMLLibraryMismatchError(Exception):
+        pass
+
+    def refuse(handle: Any) -> None:
+        raise NVMLLibraryMismatchError("Unversioned function called")
+
+    library: Any = fake_nvml.module(FakeBoard())
+    library.NVMLLibraryMismatchError, library.nvmlDeviceGetComputeRunningProcesses = (
+        NVMLLibraryMismatchError,
+        refuse,
+    )
+    ((board,), _) = Nvml(library).boards()
+    found = board.reading()
+    assert found["processes"] is None and found["sm_clock_hz"] == 1.5e9 and found["unsupported"] == []
+
+
 def test_power_of_a_slice_is_marked_as_the_whole_board_s() -> None:
     fake = FakeBoard(mig=True)
     board = of_slice(Board(fake_nvml.module(fake), fake, fake.uuid), Slice(None, "MIG-1", "x MIG 1g.18gb"))

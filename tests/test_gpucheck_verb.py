@@ -66,6 +66,21 @@ def test_faster_than_the_hardware_is_a_fault() -> None:
     assert statuses(result.possible(synthetic_profile())) == {SKIPPED}
 
 
+def test_of_a_capability_that_is_known_well_more_is_asked() -> None:
+    memory = with_shares(("read", 0.91, "typical"))
+    group = ceiling("pi", 1e12, kernel="wgmma", precision="bf16")
+    group = replace(group, precision=Precision("bf16", "fp32", "fp32", "matrix"), share_at_clock=0.94)
+    for cc, status in (("8.0", OK), ("9.0", FAILED)):
+        for found in (memory, replace(memory, ceilings=(group,))):
+            assert FAILED not in statuses(result.possible(replace(found, simulated=True)))
+            known = replace(found, simulated=False, identity={**found.identity, "cc": cc})
+            assert (FAILED in statuses(result.possible(known))) == (status == FAILED)
+    close = replace(memory, identity={"cc": "9.0"}, simulated=False)
+    shares = ((0.955, group), (0.93, memory.ceilings[0]))
+    close = replace(close, ceilings=tuple(replace(c, share_at_clock=share) for share, c in shares))
+    assert statuses(result.possible(close)) == {OK}
+
+
 def test_a_value_outside_its_interval_is_a_fault() -> None:
     one = ceiling("pi", 1e12)
     wrong = replace(one, estimate=replace(one.estimate, low=2e12))

@@ -16,6 +16,7 @@ import pytest
 from bench import compare
 from bench.backends.simulated import SimulatedBackend
 from bench.exporters import longtable, prometheus
+from bench.fitting import hierarchy as beside
 from bench.fitting.ceilings import derive
 from bench.planning import sizes
 from bench.profile import encoding, schema
@@ -355,6 +356,14 @@ def test_what_the_sweeps_say_of_levels_takes_four_lines_at_most() -> None:
     ]
 
 
+def test_a_slow_fall_is_told_of_a_level_that_also_hides_a_nearer_one() -> None:
+    why = "as reported, though flat only to 1 MiB: a slow fall; nothing sets L1 apart from it"
+    curves = (staircase("read", 2, [{"name": "L2", "why": why, "capacity_bytes": 4e6}]),)
+    assert list(level_remarks.remarks(replace(profile(CPU), curves=curves))) == [
+        "the rate falls too slowly to tell what it holds: L2 (read)"
+    ]
+
+
 def test_labels_of_levels_keep_clear_of_each_other_and_of_the_edges() -> None:
     narrow = [{"from_bytes": 2.0**k, "to_bytes": 2.0 ** (k + 0.5)} for k in (12, 12.5, 13, 27.5)]
     low, high = 12 * 0.693, 28 * 0.693
@@ -410,3 +419,78 @@ def test_one_direction_stands_for_two_that_are_as_fast() -> None:
 def test_ties_of_the_best_number_of_chunks_are_told() -> None:
     assert pipelines.chunks({"best_chunks": 8, "best_from": 4, "best_to": 16}) == "8 (4 to 16)"
     assert pipelines.chunks({"best_chunks": 8, "best_from": 8, "best_to": 8}) == "8"
+
+
+@cache
+def unseen_start() -> Profile:
+    """The two-way loopback of a simulated CPU by messages that all take far longer than its alpha."""
+    backend = SimulatedBackend.named(CPU)
+    points = [
+        Point("link", "loopback", "stream", FP64, "network", "exchange", sizes={"bytes": 1 << k})
+        for k in (24, 26, 28, 30)
+    ]
+    header = {"device": encoding.plain(backend.device), "simulated": True}
+    return derive(header, [{"round": 1}], measured(backend, points))
+
+
+def test_an_alpha_that_is_not_seen_is_no_ceiling_and_printed_as_a_bound() -> None:
+    (beta,) = [c for c in unseen_start().ceilings if c.level == "network"]
+    assert beta.quantity == "beta" and beta.estimate.value == pytest.approx(6e9, rel=0.03)
+    (curve,) = [c for c in unseen_start().curves if c.kind == "link"]
+    key = ("network", "exchange", "loopback", "stream")
+    row = hierarchy._link(key, [curve], unseen_start())
+    assert row[6].startswith("≤ 5.6") and row[7] == "" and row[8].startswith("≤ 34.")
+    assert encoding.decode(Profile, json.loads(encoding.dumps(unseen_start()))) == unseen_start()
+
+
+def test_few_rounds_withhold_an_ok_and_no_failure() -> None:
+    few = replace(of(CPU, "latency", level="L2"), rounds=3, converged=None, cap=0.05)
+    wide, narrow = (replace(few, estimate=Interval(4e-9, 4e-9 / by, 4e-9 * by)) for by in (1.2, 1.02))
+    assert roofs.verdict(beside._judged(wide)) == "did not converge"
+    assert roofs.verdict(beside._judged(narrow)) == "few rounds"
+    single = replace(few, estimate=Interval(4e-9), rounds=1)
+    assert roofs.verdict(beside._judged(single)) == roofs.PROCESS_ONLY
+    assert beside._judged(replace(narrow, converged=True)).converged is True
+    samples = measured(SimulatedBackend.named(CPU), [*near(SimulatedBackend.named(CPU))][-40:], rounds=2)
+    header = {"device": encoding.plain(SimulatedBackend.named(CPU).device), "simulated": True}
+    found = [c for c in derive(header, [{"round": 1}], samples).ceilings if c.quantity == "latency"]
+    wide_ones = [c for c in found if (c.estimate.half_width or 0.0) > c.cap]
+    assert found and all((c.converged is False) == (c in wide_ones) for c in found)
+
+
+def test_a_chart_says_at_which_caches_no_traffic_is_known() -> None:
+    caches = ["L1", "L2", "L3"]
+    said = "traffic of workloads at L1, L3 is not known"
+    assert hierarchy_roof.unplaced(caches, ["L2", "DRAM"]) == said
+    assert hierarchy_roof.unplaced(caches[1:2], ["L2", "DRAM"]) == ""
+
+
+def test_rates_of_several_precisions_by_cores_are_told_apart() -> None:
+    backend = SimulatedBackend.named(CPU)
+    points = [
+        Point("scaling", "fma", "12 chains", Precision.of(name), threads=count)
+        for name in ("fp64", "fp32")
+        for count in (1, 2)
+    ]
+    header = {"device": encoding.plain(backend.device), "simulated": True}
+    both = derive(header, [{"round": 1}], measured(backend, points))
+    assert sorted(c.mode for c in both.curves if c.kind == "cores") == ["fma fp32", "fma fp64"]
+    one = derive(header, [{"round": 1}], measured(backend, points[:2]))
+    assert [c.mode for c in one.curves if c.kind == "cores"] == ["fma"]
+
+
+def test_what_does_not_fit_names_its_way_once() -> None:
+    told = list(hierarchy._misfit(profile(CPU)))
+    assert len(told) == 1 and "comes over the storage at 2.0" in told[0]
+
+
+def test_the_latency_without_page_tables_stands_beside_that_with_them() -> None:
+    near = of(CPU, "latency", level="DRAM")
+    local = replace(near, kernel="chase-local", estimate=Interval(60e-9, 50e-9, 72e-9))
+    facts = {"device": {"facts": {"huge_pages": "never"}}}
+    told = replace(profile(CPU), ceilings=(near, local), facts=facts)
+    assert list(level_remarks.walked(told)) == [
+        "DRAM latency in windows of 128 KiB, where page tables cost next to nothing: 60.0 ns ± 20 % (huge "
+        "pages: never)"
+    ]
+    assert list(level_remarks.walked(replace(told, ceilings=(near,)))) == []

@@ -8,12 +8,15 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from bench.backends.simulated import SimulatedBackend
+from bench.backends.simulation.truth import truth_of
 from bench.fitting import alpha_beta, level_names, levels, parallelism, pipelining, swept
 from bench.fitting.pooled import Pooled
+from bench.planning import sizes
 from bench.planning.plan import plan
 from bench.profile.records import Interval, Point, Precision, Repetitions, Sample
 from tests.fake_device import FAKE, FakeBackend
-from tests.level_evaluation import judge, truth
+from tests.level_evaluation import _round, judge, truth
 
 KIB, MIB = 1 << 10, 1 << 20
 GRID = [4 * KIB * 2 ** (i / 4) for i in range(64)]
@@ -45,7 +48,7 @@ def test_every_level_of_a_staircase_is_found_with_its_rate_and_capacity() -> Non
         assert level.plateau.capacity is not None
         # the grid has four sizes an octave: the edge lies between two of them
         assert 1.0 <= level.plateau.capacity.value / size <= 2 ** (1 / 4)
-        assert (level.plateau.seen, level.plateau.rounds, level.plateau.confidence) == (5, 5, 1.0)
+        assert (level.plateau.seen, level.plateau.rounds) == (5, 5)
     assert found[-1].plateau.capacity is None
     assert level_names.invisible(found, CPU) == []
 
@@ -98,6 +101,23 @@ def test_a_level_that_does_not_show_is_said_and_the_next_is_not_called_by_its_na
     assert level_names.invisible(found, CPU) == ["L3"]
     short = levels.detect(GRID[:40], stairs(STEPS, 10e9)[:40])  # ends at 3.4 MiB
     assert level_names.named(short, CPU)[-1].why == "the sweep ends inside the reported caches"
+
+
+def test_a_level_that_nobody_reports_is_not_called_dram() -> None:
+    """An L3 of 32 MiB that the system hides; the sweep that is planned reaches behind it."""
+    values = truth(2) | {"noise": {"within": 0.01, "between": 0.01}}
+    one = {"sharers": 1, "instances": 1, "edge": 1.5}
+    held = [("L1", 64 * KIB, 200e9), ("L2", MIB, 100e9), ("L3", 32 * MIB, 50e9)]
+    values["caches"] = [{"level": n, "bytes": b, "read": v, "copy": v, **one} for n, b, v in held]
+    values["caches"][2]["reported"] = 0
+    values["memory"] |= {"read": 10e9}
+    device = SimulatedBackend("hidden", truth_of(values, "test"))
+    sets = sizes.working_sets(device.device, 1, 64e9, 4, True)
+    rates = [list(row) for row in zip(*(_round(device, r, sets) for r in range(1, 6)), strict=True)]
+    found = level_names.named(levels.detect(sets, rates), {"L1": 64.0 * KIB, "L2": float(MIB)})
+    assert names(found) == ["L1", "L2", "", "DRAM"]
+    assert "no reported level ends at" in found[2].why
+    assert found[3].plateau.value.value == pytest.approx(10e9, rel=0.05)
 
 
 def test_the_near_part_of_a_gpus_l2_is_shown_as_a_plateau_of_its_own() -> None:
@@ -165,6 +185,21 @@ def test_too_few_sizes_have_no_line_and_too_few_for_two_lines_have_one() -> None
 def test_a_sweep_that_stays_small_says_what_it_reached() -> None:
     found = alpha_beta.fit(SIZES[:6], link([(8e-6, 25e9)])[:6])  # up to 32 KiB: 1.3 us of 9.3
     assert found is not None and found.reached < 0.3
+
+
+def test_an_alpha_that_the_sizes_do_not_tell_is_a_bound() -> None:
+    """From 1 MiB on beta decides a transfer's time: rounds put alpha anywhere, or at its floor."""
+    told = alpha_beta.fit(SIZES, link([(8e-6, 25e9)]))
+    assert told is not None and told.has_alpha
+    assert swept._line_record(told)["alpha_s"] == pytest.approx(8e-6, rel=0.05)
+    large, times = SIZES[10::4], link([(8e-9, 2e9)])[10::4]
+    found = alpha_beta.fit(large, times)
+    assert found is not None and not found.has_alpha
+    record = swept._line_record(found)
+    assert (record["alpha_s"], record["alpha_low"], record["half_bytes"]) == (None, None, None)
+    assert record["alpha_high"] == pytest.approx(float(np.median(times[0])))  # of the smallest transfer
+    assert record["half_high"] == pytest.approx(record["alpha_high"] * record["beta"])
+    assert record["beta"] == pytest.approx(2e9, rel=0.05)
 
 
 CHUNKS = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]

@@ -85,7 +85,8 @@ def test_no_port_and_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.setattr(loopback, "START_SECONDS", 0.3)
     monkeypatch.setattr(loopback.sys, "executable", "/bin/false")
-    with pytest.raises(DeviceError, match=r"did not connect to port \d+ .*\(it ended with exit code 1\)"):
+    why = r"did not connect to 127.0.0.1 \(it ended with exit code 1\): the interface .*lo up"
+    with pytest.raises(DeviceError, match=why):
         loopback.Link(())
 
 
@@ -113,3 +114,55 @@ def test_messages_that_are_not_there() -> None:
     for point in (message("ping", "exchange"), message("burst"), message("stream", size=0)):
         with pytest.raises(DeviceError, match=r"valid: ping send|messages are 1 to"):
             loopback.prepare(point)
+
+
+class Silent:
+    """A listener to which nobody connects."""
+
+    looks = 0
+
+    def settimeout(self, seconds: float) -> None:
+        pass
+
+    def accept(self) -> Any:
+        self.looks += 1
+        raise TimeoutError
+
+
+class Ending:
+    """A process that is seen to have ended at the third look."""
+
+    looks = 0
+
+    def poll(self) -> int | None:
+        self.looks += 1
+        return None if self.looks < 3 else 1
+
+
+def test_a_process_that_ends_without_connecting_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loopback, "START_SECONDS", 1e9)
+    link = object.__new__(loopback.Link)
+    link.listener, process = Silent(), Ending()  # type: ignore[assignment]
+    assert link._accepted(process) is None  # type: ignore[arg-type]
+    assert (link.listener.looks, process.looks) == (3, 3)  # type: ignore[attr-defined]
+
+
+def test_a_link_that_was_refused_is_not_tried_again_for_every_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[tuple[int, ...]] = []
+
+    def refuse(cpus: tuple[int, ...]) -> Any:
+        tried.append(cpus)
+        raise DeviceError("no loopback here")
+
+    monkeypatch.setattr(loopback, "Link", refuse)
+    monkeypatch.setattr(loopback, "_refused", {})
+    for _ in range(3):
+        with pytest.raises(DeviceError, match="no loopback here"):
+            loopback.kept((901, 902))
+    assert tried == [(901, 902)]
+
+
+def test_the_two_ends_have_cores_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 2, 3})
+    assert loopback.ends((0, 2)) == (0, 2)  # 1 and 3 are their siblings
+    assert loopback.ends((2,)) == loopback.ends() == (0, 1)

@@ -82,7 +82,7 @@ def test_a_loop_that_writes_too_far_is_refused() -> None:
 
 def test_rows_hold_the_evidence_of_every_repetition(team: Team) -> None:
     args = [block(span=1000, factor=1e-12, result=Region(4096).address) for _ in team.cpus]
-    regions = [loops.operands(HOST.vector_bytes, "f8") for _ in team.cpus]
+    regions = [loops.operands("f8") for _ in team.cpus]
     for a, region in zip(args, regions, strict=True):
         a[abi.RESULT] = region.address
     function = compiled("fma", Form(chains=8))
@@ -99,7 +99,7 @@ def test_rows_hold_the_evidence_of_every_repetition(team: Team) -> None:
 
 
 def test_a_nap_costs_no_timed_time(team: Team) -> None:
-    region = loops.operands(HOST.vector_bytes, "f8")
+    region = loops.operands("f8")
     args = [block(span=10, factor=1e-12, result=region.address)]
     function = compiled("fma", Form(chains=8))
     rows = team.run(function, args, (function, args), np.zeros(5, np.int64), nap_ns=3_000_000)
@@ -112,7 +112,7 @@ def test_offsets_move_the_window(team: Team) -> None:
     a.array[:] = 0
     args = [block(a=a.address, b=0, c=0, span=span, passes=1, factor=2.5, result=Region(8192).address)]
     function, warm = compiled("write", Form(1, 4)), compiled("fma", Form(chains=8))
-    result = loops.operands(HOST.vector_bytes, "f8")
+    result = loops.operands("f8")
     args[0][abi.RESULT] = result.address
     idle = [block(span=0, result=result.address)]
     team.run(function, args, (warm, idle), np.array([0, 2 * span], np.int64))

@@ -296,6 +296,31 @@ def test_reader_and_workers_have_cpus_of_their_own(cpus: tuple[int, ...], want: 
     assert crew.parted(cpus) == want
 
 
+@pytest.mark.parametrize(
+    ("cpus", "ends", "workers"),
+    [
+        ((0, 1), (0, 1), (0,)),  # the link's own pair: its process sits on the reader's CPU
+        ((0, 1, 2), (2, 1), (0,)),
+        ((0, 2, 4, 6), (6, 4), (0, 2)),
+        (tuple(range(64)), (63, 62), (0, 1, 2, 3)),
+    ],
+)
+def test_who_sends_takes_no_workers_cpu(
+    cpus: tuple[int, ...], ends: tuple[int, ...], workers: tuple[int, ...]
+) -> None:
+    """On a CPU of a worker it would slow the parts down only while they overlap."""
+    assert chunk_source.ends(cpus) == ends
+    reader, free = crew.parted(cpus, 1)
+    assert (reader, free) == (cpus[-1], workers) and ends[1] not in workers
+
+
+def test_a_missing_folder_is_no_skip(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(scratch.VARIABLE, str(folder / "gone"))
+    assert pipeline.unsupported(point(level="storage")) == ""
+    with pytest.raises(ResourceError, match="there is no scratch folder gone"):
+        chunk_source.opened("storage", MIB)
+
+
 def test_a_file_gives_its_next_part_every_pass_with_its_sum() -> None:
     source = chunk_source.opened("page cache", MIB)
     starts = [source.begin(4) for _ in range(4)]

@@ -339,6 +339,9 @@ def test_nominal_roof_of_a_cpu_and_a_gpu() -> None:
     gpu = {"kind": "cuda", "name": "NVIDIA H200", "facts": {}}
     board = nominal(dataclasses.replace(profile, facts={"device": gpu}), FP64, 132)
     assert (board.pi, board.beta, board.source) == (33.5e12, 4.8e12, "datasheet of H200 SXM")
+    held = dataclasses.replace(profile, facts={"device": gpu})
+    product = nominal(held, Precision.of("fp64", "library"), 132)
+    assert product.pi == 67e12, "cuBLAS multiplies fp64 on the matrix units"
     assert nominal(synthetic_profile(simulated=True), FP64, 2).pi is None
 
 

@@ -36,7 +36,7 @@ def checkout(tmp_path: Path) -> Path:
 
 def test_commit_is_seven_digits_of_head(checkout: Path) -> None:
     assert provenance.commit(checkout) == git(checkout, "rev-parse", "HEAD")[:7]
-    assert provenance.label(checkout) == provenance.commit(checkout)
+    assert provenance.provenance([], checkout)["label"] == provenance.commit(checkout)
 
 
 def test_results_do_not_make_a_checkout_dirty(checkout: Path) -> None:
@@ -56,7 +56,7 @@ def test_changed_and_importable_files_do(checkout: Path, path: str) -> None:
 def test_a_tarball_has_a_source_hash_for_a_name(checkout: Path) -> None:
     (checkout / ".git").rename(checkout / "gone")
     assert provenance.commit(checkout) == ""
-    assert provenance.label(checkout) == "src" + provenance.source_hash(checkout)[:7]
+    assert provenance.provenance([], checkout)["label"] == "src" + provenance.source_hash(checkout)[:7]
 
 
 def test_another_repository_around_the_checkout_is_not_ours(checkout: Path) -> None:

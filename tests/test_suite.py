@@ -16,8 +16,8 @@ from bench import host
 from bench.backends import Prepared
 from bench.backends.simulation.truth import CATALOGUE
 from bench.errors import DeviceError, FileError, UsageError
-from bench.planning.planned import PRESETS
-from bench.profile.records import Point, Repetitions, Sample
+from bench.planning.planned import PRESETS, Planned
+from bench.profile.records import Point, Precision, Repetitions, Sample
 from bench.running import suite
 from bench.running.campaign import GRACE, winners
 from bench.running.runners import Children, InProcess
@@ -395,6 +395,18 @@ def test_the_guess_stands_unless_another_form_is_clearly_faster(ahead: float, wi
         for s in samples
     ]
     assert winners(drafted.pilot, even) == {"fma/fp64": winner}
+
+
+def test_on_a_gpu_half_a_per_cent_is_clear() -> None:
+    point = Point("fma", "fma", "first", Precision.of("fp64"), scope="device")
+    trial = Planned(point, 0, 0.1, 0.5, 0.01, 0.1, 0.1, 3, tune="it")
+    for ahead, winner in ((1.004, "first"), (1.006, "second")):
+        trials = [trial, trial.with_variant("second")]
+        timed = [
+            Sample(t.point, 0, 1, n, flops=rate, repetitions=Repetitions(seconds=(1.0,) * 5))
+            for n, (t, rate) in enumerate(zip(trials, (1e9, ahead * 1e9), strict=True))
+        ]
+        assert winners(trials, timed) == {"it": winner}
 
 
 def test_winners_are_the_highest_medians_of_what_could_be_measured() -> None:

@@ -100,6 +100,15 @@ def with_ceilings(**changes: Any) -> Profile:
     return replace(profile, ceilings=tuple(replace(c, **changes) for c in profile.ceilings))
 
 
+def test_the_slope_is_of_the_typical_regime_and_of_random_operands() -> None:
+    faster = {"burst": {"regime": "burst"}, "zeros": {"operands": "zeros"}, "few": {"threads": 1}}
+    plain = ceiling("beta", G, access="read")
+    others = [ceiling("beta", 2 * G, access="read", **changes) for changes in faster.values()]
+    slower = ceiling("beta", 0.5 * G, access="read", kernel="blas")
+    for order in ([plain, slower, *others], [*others, slower, plain]):
+        assert roofs.diagonals(replace(synthetic_profile(), ceilings=tuple(order))) == [plain]
+
+
 def test_verdicts_in_words() -> None:
     assert roofs.verdict(ceiling("pi", G)) == "ok"
     assert roofs.verdict(ceiling("pi", G, converged=False)) == "did not converge"

@@ -11,6 +11,7 @@ import pytest
 from bench.workloads import adam, convolution, dot, gemv, layernorm, softmax, spmv, stencil, transpose
 from bench.workloads.zoo import ZOO
 from kernels.gemm import gemm as textbook_gemm
+from kernels.spec import ITEM_BYTES
 
 
 class Tally:
@@ -91,10 +92,10 @@ def check(
 ) -> None:
     """FLOP less `extra` (the few a row that the convention leaves out) and distinct bytes are as declared."""
     workload = ZOO[name]
-    work = workload.work(sizes)
+    work, item = workload.work(sizes), ITEM_BYTES[workload.precision]
     assert tally.flops - extra == work.flops
-    assert sum(len(a.read) for a in reads) * workload.item_bytes == work.reads["DRAM"]
-    assert sum(len(a.written) for a in writes) * workload.item_bytes == work.writes["DRAM"]
+    assert sum(len(a.read) for a in reads) * item == work.reads["DRAM"]
+    assert sum(len(a.written) for a in writes) * item == work.writes["DRAM"]
 
 
 def test_dot() -> None:

@@ -161,7 +161,6 @@ class Execution:
 
     def close(self) -> None:
         """See Call."""
-        self.ready.reset()
         if self.ready.repeat is not None:
             time.sleep(SPIN_SECONDS)
 

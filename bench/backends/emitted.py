@@ -113,7 +113,7 @@ def prepare(point: Point, machine: Machine) -> Prepared:
     kernel, form = KERNELS[point.kernel], form_of(point)
     code = replace(form, fma=min(form.fma, BLOCK_VECTORS))  # further rounds are counted at run time
     ir = emit.loop_ir(kernel.shape, code, machine.isa, point.precision.inputs)
-    results = [loops.operands(machine.isa.vector_bytes, point_kind(point)) for _ in range(point.threads)]
+    results = [loops.operands(point_kind(point)) for _ in range(point.threads)]
     addresses, part, arena = _memory(point, kernel, machine)
     window = Window(part, loops.block_bytes(kernel.shape, form, machine.isa))
     if not isinstance(kernel.shape, ChainShape) and window.most < 1:

@@ -47,7 +47,7 @@ class Machine:
         self.cycles = Cycles(self.team, self.device.last_level_cache_bytes)
         self._nap = 0
         self._chain = jit.address(emit.loop_ir(ChainShape(), Form(chains=8), self.isa, "fp64"), self.isa)
-        self._seeds = [loops.operands(self.isa.vector_bytes, "f8") for _ in self.team.cpus]
+        self._seeds = [loops.operands("f8") for _ in self.team.cpus]
         self._warm = [block(span=1, factor=FACTOR, result=seed.address) for seed in self._seeds]
         self._ticks = [Region(64) for _ in self.team.cpus]
         self._clock = [block(a=1, b=3, span=1, result=region.address) for region in self._ticks]

@@ -30,7 +30,7 @@ from bench.backends.numba_reference import (
 from bench.device import Device
 from bench.errors import DeviceError
 from bench.gpu import described
-from bench.gpu.launch import Launch, launch_shape, split_variant, stream_form
+from bench.gpu.launch import WAVES, Launch, in_waves, launch_shape, split_variant, stream_form
 from bench.profile.records import Point, Precision, Repetitions
 from kernels import KERNELS
 from kernels.fma import FACTORS
@@ -234,13 +234,16 @@ class NumbaCudaBackend:
         grid = "persistent" if read else "cover"
         kernel = self._kernels.stream(point.kernel, name, width // item, loads)
         (a, b, c), tile = self._arrays(point, T, items)
-        most = launch_shape(grid, block, self.device.facts, items, held).threads
+        most = WAVES * launch_shape(grid, block, self.device.facts, items, held).threads
         to = self._cuda.to_device(np.zeros(most, T)) if read else a
 
-        def arguments(amount: int, s: float = 1.0, n: int = items) -> tuple[Any, ...]:
-            return to, b, c, T(s), np.int64(n)
+        def arguments(amount: int, s: float = 1.0) -> tuple[Any, ...]:
+            return to, b, c, T(s), np.int64(items if amount else 0)
 
-        launch, facts = self._launch(grid, kernel, arguments(0, n=0), block, items, held)
+        launch, facts = self._launch(grid, kernel, arguments(0), block, items, held)
+        if read:  # as the other implementation does
+            launch, tiles = in_waves(launch, items // (block * held))
+            items, facts["launch"] = tiles * block * held, launch.text
         ready = Ready(kernel, launch, arguments, lambda amount: amount, lambda: None)
         ready.check = lambda: self._check_stream(ready, point.kernel, (to, a, b, c), tile, arguments(1, 3.0))
 
@@ -271,7 +274,7 @@ class NumbaCudaBackend:
     def _check_stream(self, ready: Ready, name: str, arrays: tuple[Any, ...], tile: Any, call: Any) -> None:
         """One launch on the arrays themselves: both ends of the result, or the sum of all that was read."""
         to, *sources = arrays
-        reference, s, items = KERNELS[name].reference, call[3], len(sources[0])
+        reference, s, items = KERNELS[name].reference, call[3], int(call[4])
         self._fill([sources[0]], tile)  # another form may have left the right result there
         ends = [slice(0, min(EDGE, items)), slice(max(0, items - EDGE), items)]
         before = [[array[end].copy_to_host() for array in sources] for end in ends]

@@ -229,7 +229,7 @@ class SimulatedBackend:
         )
         slow = np.exp(within * (normal + _deviations(cost.read_at)))
         start = 0.0 if cost.bare else self.truth.t0
-        return start + roofline.seconds(compute, memory, 1.0, 1.0, self.truth.p) * slow
+        return start + roofline.seconds(compute, memory, 1.0, 1.0, cost.p or self.truth.p) * slow
 
     def _call(self, prepared: Prepared, amount: int, *what: object) -> Call:
         typical = np.zeros(1)

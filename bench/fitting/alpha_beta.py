@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.fitting.intervals import interval
+from bench.fitting.solve import aicc
 from bench.profile.records import Interval
 
 Array = NDArray[np.float64]
@@ -35,6 +36,9 @@ MODEL_ERROR = 0.005
 ALPHA_FLOOR = 1e-4
 """Share of the shortest time below which alpha cannot be told from 0."""
 
+MOST_OFF = 10.0
+"""Factor between alpha and an end of its interval from which it is no figure, and only its bound is told."""
+
 STEPS, SWAPS, STARTS = 25, 6, 5
 """Damped Gauss-Newton steps of a line; times that points change between two lines; first divisions."""
 
@@ -46,6 +50,7 @@ class AlphaBeta:
     alpha: s of the smallest transfer;  beta: byte/s that the largest approach;  half_bytes: n_half, byte
     lines: (alpha s, beta byte/s) of each line, that of small sizes first;  rms: of the log residuals
     aicc: by form;  reached: share of beta that the largest measured transfer reached
+    shortest: s of the quickest transfer, which alpha cannot exceed
     """
 
     form: str
@@ -56,6 +61,13 @@ class AlphaBeta:
     rms: float
     aicc: dict[str, float]
     reached: float
+    shortest: float
+
+    @property
+    def has_alpha(self) -> bool:
+        """Whether the sizes tell alpha; where beta decides even the smallest time, rounds say anything."""
+        width = self.alpha.half_width
+        return width is None or width < MOST_OFF - 1
 
     def seconds(self, volume: float) -> float:
         """Predicted time of `volume` byte, s."""
@@ -108,6 +120,7 @@ def _described(
         rms=float(np.sqrt(np.mean(residual**2))),
         aicc=scores,
         reached=float(np.max(v / t) / beta.value),
+        shortest=float(np.min(t)),
     )
 
 
@@ -117,12 +130,12 @@ def _seconds(form: str, lines: Array, v: Array) -> Array:
 
 
 def _aicc(form: str, lines: Array, v: Array, t: Array, count: int) -> float:
-    """Corrected Akaike criterion of `count` parameters and the noise."""
-    n, k = len(v), count + 1
-    if n <= k + 1:
+    """Corrected Akaike criterion of `count` parameters, infinite where the sizes are too few for it."""
+    n = len(v)
+    if n <= count + 2:
         return float("inf")
-    variance = float(np.mean(np.log(_seconds(form, lines, v) / t) ** 2)) + MODEL_ERROR**2
-    return n * float(np.log(variance)) + 2 * k + 2 * k * (k + 1) / (n - k - 1)
+    cost = float(np.sum(np.log(_seconds(form, lines, v) / t) ** 2)) + n * MODEL_ERROR**2
+    return aicc(cost, n, count)
 
 
 def _line(v: Array, t: Array) -> Array:

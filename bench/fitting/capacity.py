@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.fitting.intervals import MIN_ROUNDS, interval
+from bench.fitting.intervals import interval
+from bench.fitting.recorded import verdict
 from bench.profile.records import Ceiling, Precision, Sample
 
 CAP_FREE = 0.10
@@ -39,7 +40,6 @@ def _free(values: Mapping[str, Any]) -> float:
 
 def _ceiling(way: str, values: Sequence[float], device: Mapping[str, Any]) -> Ceiling:
     held = interval(values)
-    width = held.half_width
     return Ceiling(
         quantity="capacity",
         precision=Precision.of("int8"),
@@ -58,6 +58,6 @@ def _ceiling(way: str, values: Sequence[float], device: Mapping[str, Any]) -> Ce
         statistic="median",
         rounds=len(values),
         cap=CAP_FREE,
-        converged=None if len(values) < MIN_ROUNDS or width is None else width <= CAP_FREE,
+        converged=verdict(len(values), held.half_width, CAP_FREE),
         contended=0.0,
     )

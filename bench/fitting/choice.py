@@ -12,7 +12,7 @@ from bench.fitting.intervals import bounded_interval, interval
 from bench.fitting.rounds import Rounds, each
 from bench.fitting.solve import Solution, best, solve
 from bench.profile.records import Fit, Interval
-from bench.profile.roofline import overlap
+from bench.profile.roofline import capped_overlap, overlap
 
 PARAMETERS = {HARD: 2, NORM: 3, CAPPED: 4, CLOCKED: 3}
 """Free parameters of each form besides T0, in the order of the fits."""
@@ -65,7 +65,9 @@ def overlap_of(solution: Solution) -> float:
     _, shape, _, _ = solution.form.split(solution.theta)
     if solution.form.corner == NORM:
         return overlap(1 / float(shape[0]))
-    return 2.0 - max(1.0, float(np.sum(shape))) if solution.form.corner == CAPPED else 1.0
+    if solution.form.corner == CAPPED:  # pi/pi_c and beta/beta_c: in units of the asymptotes
+        return capped_overlap(float(shape[0]), float(shape[1]), 1.0, 1.0)
+    return 1.0
 
 
 def describe(solution: Solution, sweep: Sweep, refits: Sequence[Solution]) -> Fit:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
 from typing import Any
 
 from bench.fitting import swept
 from bench.fitting.fit import fit_sweep
 from bench.fitting.intervals import MEDIAN, P75, interval, sweep_quantile
-from bench.fitting.pooled import Pooled, winner
-from bench.profile.records import Ceiling, Curve, CurvePoint, Fit, Point, Precision
+from bench.fitting.pooled import Pooled, whole_rounds, winner
+from bench.profile.records import Ceiling, Curve, CurvePoint, Fit, Point
 from bench.profile.roofline import INFINITY, attainable, fitted_rate
+from kernels.mix import MODES
 
 Key = tuple[str, str, int, str]
 """What makes one curve of a family: mode, scope, threads, precision label."""
@@ -20,13 +20,10 @@ Key = tuple[str, str, int, str]
 OBLONG = "oblong"
 """Mode of a curve of matrix products with three edges; its plateaus name the `shapes` of its points."""
 
-MODE_ACCESS = {"read-only": "read", "in-place": "update"}
-"""The access whose dedicated beta has the traffic mix of each sweep mode."""
 
-
-def rate_unit(precision: Precision) -> str:
-    """FLOP/s, or OP/s where the arithmetic is of integers."""
-    return "OP/s" if precision.inputs.startswith("int") else "FLOP/s"
+def rate_unit(inputs: str) -> str:
+    """FLOP/s, or OP/s where the type of the inputs is an integer one."""
+    return "OP/s" if inputs.lower().startswith("int") else "FLOP/s"
 
 
 def curves(
@@ -113,23 +110,6 @@ def _winners(kind: str, candidates: Sequence[Pooled]) -> list[tuple[Pooled, floa
     return sorted(best, key=lambda pair: _x(pair[0]))
 
 
-def whole_rounds(rounds: Sequence[set[int]]) -> tuple[int, ...]:
-    """Those rounds of a curve that keep the most rates, counting only points measured in all of them.
-
-    rounds: of each point.  A round that was cut short must not cost all others their interval.
-    """
-    numbers = set().union(*rounds)
-    ordered = sorted(numbers, key=lambda n: (-sum(n in have for have in rounds), n))
-    best: tuple[int, ...] = ()
-    most = 0
-    for count in range(1, len(ordered) + 1):
-        chosen = ordered[:count]
-        kept = count * sum(have.issuperset(chosen) for have in rounds)
-        if kept > most:
-            best, most = tuple(sorted(chosen)), kept
-    return best
-
-
 def _points(kind: str, candidates: Sequence[Pooled]) -> tuple[CurvePoint, ...]:
     best = _winners(kind, candidates)
     whole = whole_rounds([set(pooled.by_round) for pooled, _ in best])
@@ -150,16 +130,10 @@ def _points(kind: str, candidates: Sequence[Pooled]) -> tuple[CurvePoint, ...]:
                 seconds,
                 aligned,
                 point.variant,
-                _clock(pooled),
+                swept.clock(pooled),
             )
         )
     return tuple(points)
-
-
-def _clock(pooled: Pooled) -> float | None:
-    """The clock held, Hz: median over all repetitions that saw one."""
-    seen = [hz for sample in pooled.samples for hz in sample.repetitions.clock_hz if hz]
-    return median(seen) if seen else None
 
 
 def _curve(
@@ -171,7 +145,7 @@ def _curve(
     points, fits = fit_sweep(points) if kind == "mix" else (points, ())
     same = [c for c in ceilings if (c.scope, c.threads, c.regime) == (point.scope, point.threads, "typical")]
     plateaus = {"mix": _mix_plateaus, "cache": _cache_plateaus, "gemm": _gemm_plateaus}[kind]
-    unit = "byte/s" if kind == "cache" else rate_unit(point.precision)
+    unit = "byte/s" if kind == "cache" else rate_unit(point.precision.inputs)
     beside = plateaus(mode, points, fits, [c for c in same if _of(c, kind, point.precision.inputs)])
     if kind == "cache" and point.level != "shared":
         rates = swept.passes([best for best, _ in _winners(kind, candidates)], MEDIAN)
@@ -192,7 +166,7 @@ def _mix_plateaus(
 ) -> Mapping[str, Any]:
     """Dedicated pi and beta of this traffic mix, the fit's share of each, by what the corner overpromises."""
     pi = [c for c in same if c.quantity == "pi" and c.precision.unit == "vector"]
-    access = MODE_ACCESS.get(mode.split(",")[0], mode)
+    access = MODES.get(mode.split(",")[0], mode)
     beta = [c for c in same if c.level == "DRAM" and c.access == access]
     beside: dict[str, Any] = {}
     for name, found in (("pi", pi), ("beta", beta)):

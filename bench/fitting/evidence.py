@@ -11,11 +11,12 @@ from bench.fitting.pooled import Pooled
 from bench.profile.records import Ceiling, Interval, Sample
 from bench.profile.verdict import fails, ok, untested
 from bench.report.units import number, percent
+from kernels.mix import KERNELS
 
-SWEEP_OF = {"read": "mix-read-only", "update": "mix-in-place"}
-"""The intensity sweep with the traffic of each access."""
+ACCESS_OF = {kernel.name: kernel.access for kernel in KERNELS}
+"""The access with the traffic of each intensity sweep."""
 
-ACCESS_OF = {kernel: access for access, kernel in SWEEP_OF.items()}
+SWEEP_OF = {access: kernel for kernel, access in ACCESS_OF.items()}
 
 FAR = 4.0
 """Factor from the ridge at which a sweep shows one resource alone: even serial execution (p = 1) loses only a
@@ -75,10 +76,10 @@ class Evidence:
     def _beside(self, ceiling: Ceiling) -> list[Ceiling]:
         return [c for c in self.ceilings if (c.scope, c.threads) == (ceiling.scope, ceiling.threads)]
 
-    def sweep(self, ceiling: Ceiling, kernel: str, share: float, any_type: bool = False) -> list[Setting]:
+    def sweep(self, ceiling: Ceiling, kernel: str, share: float) -> list[Setting]:
         """The intensity sweep `kernel` on the same threads by rising FLOP/byte, the best form at each.
 
-        share: quantile that stands for a round;  any_type: bytes are bytes, so another precision's will do
+        share: quantile that stands for a round
         """
         found = [
             p
@@ -86,11 +87,7 @@ class Evidence:
             if p.point.kernel == kernel and _is_usual(p) and not NO_SETTING & set(p.point.sizes)
             if (p.point.scope, p.point.threads) == (ceiling.scope, ceiling.threads) and p.bytes
         ]
-        labels = dict.fromkeys(p.point.precision.label for p in found)
-        wanted = ceiling.precision.label
-        if wanted not in labels and any_type and labels:
-            wanted = next(iter(labels))
-        same = [p for p in found if p.point.precision.label == wanted]
+        same = [p for p in found if p.point.precision.label == ceiling.precision.label]
         return _by_x([Setting(p.flops / p.bytes, p.rounds(share), p) for p in same])
 
     def alike(self, ceiling: Ceiling, kernel: str, regime: str = "typical") -> list[Pooled]:

@@ -8,27 +8,19 @@ collective, the overhead of a launch. Of times the smallest counts, which is the
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from bench.fitting import swept
-from bench.fitting.intervals import CAP_CACHE, MEDIAN, MIN_ROUNDS, memory_cap
+from bench.fitting.intervals import CAP_CACHE, MEDIAN, inverse, memory_cap
 from bench.fitting.level_names import SLOW_FALL
 from bench.fitting.pooled import Pooled, winner
-from bench.fitting.recorded import record
+from bench.fitting.recorded import record, verdict
 from bench.fitting.swept import chains, line_bytes
 from bench.profile.records import Ceiling, Curve, Interval
 
-FAMILIES = ("latency", "scaling", "launch", "link", "collective", "overlap")
-"""Families whose points this file turns into ceilings and curves."""
-
 CAP_OVERHEAD = 0.10
 """Half-width allowed for an overhead: of a launch, of a link."""
-
-
-def inverse(rate: Interval, amount: float = 1.0) -> Interval:
-    """The time of `amount` at a rate; ends change places."""
-    ends = (None if end is None else amount / end for end in (rate.high, rate.low))
-    return Interval(amount / rate.value, *ends)
 
 
 def ceilings(
@@ -45,7 +37,18 @@ def ceilings(
     found = [*_latencies(points, cap), *_launches(points)]
     for curve, about in sweeps:
         found += _lines(curve, about, cap)
-    return found + [c for curve in (*caches, *(c for c, _ in sweeps)) for c in capacities(curve, device)]
+    found += [c for curve in (*caches, *(c for c, _ in sweeps)) for c in capacities(curve, device)]
+    return [_judged(ceiling) for ceiling in found]
+
+
+def _judged(ceiling: Ceiling) -> Ceiling:
+    """The ceiling with a verdict where it exceeds its cap already in the few rounds planned for its family.
+
+    Few rounds make an interval wide, never narrow: they withhold an "ok", not a "did not converge".
+    """
+    width = ceiling.estimate.half_width
+    wide = ceiling.converged is None and width is not None and width > ceiling.cap
+    return replace(ceiling, converged=False) if wide else ceiling
 
 
 def _grouped(points: Iterable[Pooled], key: Callable[[Pooled], object]) -> list[list[Pooled]]:
@@ -66,10 +69,9 @@ def _latencies(points: Sequence[Pooled], cap: float) -> list[Ceiling]:
     for group in _grouped(flat, lambda p: (p.point.kernel, p.point.level, p.point.scope, p.regime)):
         best = winner(group, MEDIAN)
         size = line_bytes(best)
-        fastest = max(rate for rates in best.rates for rate in rates.rates)
         estimate = inverse(best.estimate(MEDIAN), size)
         allowed = cap if best.point.level == "DRAM" else CAP_CACHE
-        found.append(record("latency", best, estimate, size / fastest, "s", allowed))
+        found.append(record("latency", best, estimate, size / best.fastest, "s", allowed))
     return found
 
 
@@ -79,23 +81,23 @@ def _launches(points: Sequence[Pooled]) -> list[Ceiling]:
     found = []
     for group in _grouped(empty, lambda p: (p.point.kernel, p.point.variant, p.point.threads, p.regime)):
         best = winner(group, MEDIAN)
-        fastest = max(rate for rates in best.rates for rate in rates.rates)
         estimate = inverse(best.estimate(MEDIAN))
-        found.append(record("t0", best, estimate, 1 / fastest, "s", CAP_OVERHEAD))
+        found.append(record("t0", best, estimate, 1 / best.fastest, "s", CAP_OVERHEAD))
     return found
 
 
 def _lines(curve: Curve, about: Sequence[Pooled], cap: float) -> list[Ceiling]:
-    """alpha and beta of a link, collective or smallest kernel; beta only where the sweep reaches it."""
-    known = curve.plateaus
+    """alpha and beta of a link, collective or smallest kernel, each only where the sweep tells it."""
+    known, found = curve.plateaus, []
     if "alpha_s" not in known:
         return []
-    alpha = Interval(known["alpha_s"], known["alpha_low"], known["alpha_high"])
     beta = Interval(known["beta"], known["beta_low"], known["beta_high"])
     largest = max(about, key=lambda p: p.point.sizes["bytes"])
     smallest = min(about, key=lambda p: p.point.sizes["bytes"])
-    fastest = max(rate for pooled in about for rates in pooled.rates for rate in rates.rates)
-    found = [record("t0", smallest, alpha, alpha.value, "s", CAP_OVERHEAD)]
+    fastest = max(pooled.fastest for pooled in about)
+    if known["alpha_s"] is not None:
+        alpha = Interval(known["alpha_s"], known["alpha_low"], known["alpha_high"])
+        found.append(record("t0", smallest, alpha, alpha.value, "s", CAP_OVERHEAD))
     if curve.kind != "launch" and known["reached_share"] >= swept.REACHED:
         found.append(record("beta", largest, beta, fastest, "byte/s", cap))
     return found
@@ -129,7 +131,7 @@ def _capacity(curve: Curve, level: Mapping[str, Any], sharers: float) -> Ceiling
     """What an instance holds; its interval is over passes of the sweep, of which a round may have several."""
     low, high = (level[name] and level[name] * sharers for name in ("capacity_low", "capacity_high"))
     held = Interval(level["capacity_bytes"] * sharers, low, high)
-    rounds, width = max(1, *(len(p.rates) for p in curve.points)), held.half_width
+    rounds = max(1, *(len(p.rates) for p in curve.points))
     return Ceiling(
         quantity="capacity",
         precision=curve.precision,
@@ -148,6 +150,6 @@ def _capacity(curve: Curve, level: Mapping[str, Any], sharers: float) -> Ceiling
         statistic="median",
         rounds=rounds,
         cap=CAP_OVERHEAD,
-        converged=None if rounds < MIN_ROUNDS or width is None else width <= CAP_OVERHEAD,
+        converged=verdict(rounds, held.half_width, CAP_OVERHEAD),
         contended=0.0,
     )

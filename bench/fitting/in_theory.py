@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from bench.profile.records import Point, Precision
@@ -29,12 +30,18 @@ def share(point: Point, per_clock: float | None, value: float, device: Mapping[s
     if per_clock is None or point.family not in COMPUTING:
         return None
     board = str(device.get("name", ""))
-    units = [in_units(point.precision)]
-    if point.precision == Precision.of("fp64", "library"):  # runs on matrix units where they do fp64
-        units.insert(0, Precision.of("fp64", "matrix"))
+    units = candidates(point.precision)
     rates = (flops_per_clock_per_sm(int(capability), unit.label, board)[0] for unit in units)
     rate = next(filter(None, rates), None)
     return per_clock / rate if rate else None
+
+
+def candidates(precision: Precision) -> tuple[Precision, ...]:
+    """The units that may do a precision, first choice first: a library does fp64 on matrix units that can."""
+    own = in_units(precision)
+    if precision.unit == "library" and precision.inputs == "fp64":
+        return replace(own, unit="matrix"), own
+    return (own,)
 
 
 def in_units(precision: Precision) -> Precision:

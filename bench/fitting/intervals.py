@@ -141,6 +141,12 @@ def memory_cap(state: str) -> float:
     return CAP_SHARED if any(word in state for word in SHARED_WORDS) else CAP_QUIET
 
 
+def inverse(rate: Interval, amount: float = 1.0) -> Interval:
+    """The time of `amount` at a rate; the ends change places."""
+    ends = (None if end is None else amount / end for end in (rate.high, rate.low))
+    return Interval(amount / rate.value, *ends)
+
+
 def ratio(numerator: Interval, denominator: Interval) -> Interval:
     """Quotient of two independent estimates; half-widths on the log scale add in quadrature."""
     value = numerator.value / denominator.value

@@ -29,6 +29,10 @@ LEAST_SHARE = 1 / 64
 
 UNNAMED = ""
 
+A_SLOW_FALL, OF_REPORTED = "a slow fall", "that the system reports: "
+"""Words of a reason that reports look for: that a capacity cannot be read from its sweep; and behind which it
+says why a level holds another amount than reported."""
+
 
 @dataclass(frozen=True)
 class Level:
@@ -154,7 +158,7 @@ def _agreed(plateau: Plateau, name: str, known: Mapping[str, float]) -> Level:
     assert plateau.capacity
     if plateau.capacity.value > SLOW_FALL * size:
         half = capacity(plateau.capacity.value)
-        why += f", though flat only to {capacity(plateau.high)} and half-way down at {half}: a slow fall"
+        why += f", though flat only to {capacity(plateau.high)} and half-way down at {half}: {A_SLOW_FALL}"
     return Level(name, plateau, known[name], why)
 
 
@@ -195,7 +199,7 @@ def _explained(
         return Level(f"{whole} near part", plateau, known[whole], "half of it: the near part of a partition")
     if above and _is_alone(k, plateaus, taken, known, above[0]) and size > LEAST_SHARE * known[above[0]]:
         name = above[0]
-        why = f"{capacity(size)} of the {capacity(known[name])} {name} that the system reports: " + (
+        why = f"{capacity(size)} of the {capacity(known[name])} {name} {OF_REPORTED}" + (
             "the part near one SM, or a share of it" if is_gpu else "a virtual machine or a share of a cache"
         )
         return Level(name, plateau, known[name], why)

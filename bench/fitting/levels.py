@@ -67,11 +67,6 @@ class Plateau:
     seen: int
     rounds: int
 
-    @property
-    def confidence(self) -> float | None:
-        """Share of the rounds that show it on their own, None with a single round."""
-        return self.seen / self.rounds if self.rounds > 1 else None
-
 
 def detect(sizes: Sequence[float], rates: Sequence[Sequence[float]]) -> tuple[Plateau, ...]:
     """The plateaus of a sweep, nearest level first; () with fewer than eight points.

@@ -8,7 +8,7 @@ from typing import Any
 
 from bench import reference
 from bench.errors import FileError
-from bench.fitting.in_theory import in_units
+from bench.fitting.in_theory import candidates
 from bench.profile.records import WHOLE, Ceiling
 from bench.profile.verdict import fails, ok, untested
 from bench.reference import DATASHEET, MEASURED, Figure, Reference
@@ -77,9 +77,7 @@ def datasheet(ceiling: Ceiling, figures: Sequence[Figure]) -> Figure | None:
     rows = [f for f in figures if f.kind == DATASHEET]
     if ceiling.quantity == "beta":
         return next((f for f in rows if f.quantity == "bandwidth" and f.level == ceiling.level), None)
-    labels = [in_units(ceiling.precision).label]
-    if ceiling.precision.unit == "library" and ceiling.precision.inputs == "fp64":
-        labels.insert(0, "fp64 matrix")  # which the library uses where there is one
+    labels = [unit.label for unit in candidates(ceiling.precision)]
     peaks = {f.precision: f for f in rows if f.quantity == "peak_flops"}
     return next((peaks[label] for label in labels if label in peaks), None)
 

@@ -62,6 +62,11 @@ class Pooled:
         return interval(list(self.rounds(share).values()))
 
     @property
+    def fastest(self) -> float:
+        """Highest rate of a clean repetition, of all in samples where too few were clean."""
+        return max(rate for rates in self.rates for rate in rates.rates)
+
+    @property
     def contended(self) -> float:
         """Share of the repetitions that were disturbed."""
         return sum(r.disturbed for r in self.rates) / sum(r.total for r in self.rates)
@@ -105,6 +110,23 @@ def pool(samples: Iterable[Sample]) -> list[Pooled]:
         Pooled(group[0].point, regime, tuple(sorted(group, key=lambda s: s.round)))
         for (_, regime), group in sorted(groups.items())
     ]
+
+
+def whole_rounds(rounds: Sequence[set[int]]) -> tuple[int, ...]:
+    """Those rounds of a curve that keep the most rates, counting only points measured in all of them.
+
+    rounds: of each point.  A round that was cut short must not cost all others their interval.
+    """
+    numbers = set().union(*rounds)
+    ordered = sorted(numbers, key=lambda n: (-sum(n in have for have in rounds), n))
+    best: tuple[int, ...] = ()
+    most = 0
+    for count in range(1, len(ordered) + 1):
+        chosen = ordered[:count]
+        kept = count * sum(have.issuperset(chosen) for have in rounds)
+        if kept > most:
+            best, most = tuple(sorted(chosen)), kept
+    return best
 
 
 def winner(candidates: Sequence[Pooled], share: float) -> Pooled:

@@ -8,8 +8,9 @@ from typing import Any
 
 from bench.fitting import alpha_beta, level_names, levels, parallelism, pipelines
 from bench.fitting.intervals import MEDIAN, P75, interval, quantile
-from bench.fitting.pooled import Pooled, winner
-from bench.profile.records import Curve, CurvePoint, Interval
+from bench.fitting.pooled import Pooled, whole_rounds, winner
+from bench.profile.records import Curve, CurvePoint, Interval, Point
+from kernels.latency import LINE_BYTES
 
 REACHED = 0.5
 """Share of beta that the largest transfer must reach for beta to be a figure of the link."""
@@ -27,16 +28,12 @@ CONVENTION = (
     "algorithm bandwidth: bytes of the whole array over time; bus bandwidth: that times the factor (NCCL)"
 )
 
-
 MOST_VISITS = 1 << 16
 """More than a round pays to any point."""
 
-LINE_BYTES = 64
-"""Bytes that one access of a pointer chase moves where its points do not say."""
-
 
 def line_bytes(pooled: Pooled) -> int:
-    """Bytes of one access of a chase."""
+    """Bytes of one access of a chase: a line of the CPU's caches where its points do not say."""
     sizes = pooled.point.sizes
     return int(sizes.get("line", pooled.samples[0].facts.get("line_bytes", LINE_BYTES)))
 
@@ -90,8 +87,6 @@ def _places(candidates: Sequence[Pooled], xs: Sequence[float], share: float = ME
 
 def _matrix(places: Sequence[Place]) -> tuple[tuple[int, ...], list[list[float]]]:
     """Rounds that most places have, and the rates of each place in them, its median where it lacks one."""
-    from bench.fitting.curves import whole_rounds
-
     whole = whole_rounds([set(rates) for _, _, rates in places])
     if not whole:
         return (), [[median(rates.values())] for _, _, rates in places]
@@ -103,8 +98,6 @@ def passes(points: Sequence[Pooled], share: float = MEDIAN) -> list[list[float]]
 
     A pass is the sweep at one time: what disturbs a moment of it shows in a few points of one pass only.
     """
-    from bench.fitting.curves import whole_rounds
-
     found = []
     for pooled in points:
         timed: dict[int, list[float]] = {}
@@ -241,9 +234,16 @@ def _cores(points: Sequence[Pooled]) -> Iterator[Curve]:
         places = _places(group, units, MEDIAN if moves else P75)
         if len(places) > 1:
             found = parallelism.cores([x for x, _, _ in places], [median(r.values()) for _, _, r in places])
-            mode = " ".join(filter(None, (first.level, first.kernel, "by GPUs" if several else "")))
+            words = (first.level, first.kernel, _type(first, fewer), "by GPUs" if several else "")
+            mode = " ".join(filter(None, words))
             unit = "byte/s" if moves else "FLOP/s"
             yield _curve("cores", mode, unit, places, {"level": first.level, **found})
+
+
+def _type(point: Point, fewer: Sequence[Pooled]) -> str:
+    """The precision of a curve over units where the same loop was run in several, "" else."""
+    same = [p.point for p in fewer if (p.point.kernel, p.point.level) == (point.kernel, point.level)]
+    return point.precision.label if len({p.precision for p in same}) > 1 else ""
 
 
 def _transfers(points: Sequence[Pooled]) -> Iterator[Swept]:
@@ -286,17 +286,23 @@ def _transfer(places: Sequence[Place]) -> Curve:
 
 
 def _line_record(fitted: alpha_beta.AlphaBeta) -> dict[str, Any]:
+    """A fit as plain values; of an alpha that the sizes do not tell, and so of n half, the most it can be."""
+
     def ends(name: str, value: Interval) -> dict[str, Any]:
         return {f"{name}_low": value.low, f"{name}_high": value.high}
 
+    start = {"alpha_s": fitted.alpha.value, **ends("alpha", fitted.alpha)}
+    half = {"half_bytes": fitted.half_bytes.value, **ends("half", fitted.half_bytes)}
+    if not fitted.has_alpha:
+        most = fitted.shortest
+        start = {"alpha_s": None, "alpha_low": None, "alpha_high": most}
+        half = {"half_bytes": None, "half_low": None, "half_high": most * fitted.beta.value}
     return {
         "form": fitted.form,
-        "alpha_s": fitted.alpha.value,
-        **ends("alpha", fitted.alpha),
+        **start,
         "beta": fitted.beta.value,
         **ends("beta", fitted.beta),
-        "half_bytes": fitted.half_bytes.value,
-        **ends("half", fitted.half_bytes),
+        **half,
         "lines": [list(line) for line in fitted.lines],
         "rms": fitted.rms,
         "aicc": {form: score for form, score in fitted.aicc.items() if score < float("inf")},

@@ -14,7 +14,7 @@ from bench.device import Device
 from bench.errors import DeviceError, VerificationError
 from bench.gpu.batches import Batch, Batches, Task
 from bench.gpu.engine import Engine
-from bench.gpu.launch import Launch, launch_shape, split_variant
+from bench.gpu.launch import Launch, in_waves, launch_shape, split_variant, stream_form
 from bench.gpu.modules import Function, entries, lacking
 from bench.profile.records import Point
 from kernels import CUDA, KERNELS, fma, mix, tensor
@@ -120,6 +120,18 @@ class Bodies:
         held = chosen.blocks_per_sm
         return launch_shape(form.grid, chosen.block, self.device.facts, items, form.items, held)
 
+    def _waved(self, chosen: Chosen, items: int) -> tuple[Launch, int]:
+        """The launch over so many items, and how many of them it passes: of a persistent grid whole waves."""
+        launch, held = self._shape(chosen, items), chosen.form.items
+        if chosen.form.grid != "persistent":
+            return launch, items
+        if not held:  # read: what a thread has in flight
+            access, loads = stream_form(chosen.form.variant.removesuffix(" cs"))
+            held = access * loads // ITEM_BYTES[chosen.form.precision]
+        tile = chosen.block * held
+        launch, tiles = in_waves(launch, items // tile)
+        return launch, tiles * tile or items
+
     def facts(self, chosen: Chosen, launch: Launch, **more: Any) -> dict[str, Any]:
         """What is kept of the choice: launch shape, registers, occupancy, versions."""
         most, function = self.device.facts.get("max_threads_per_sm"), chosen.function
@@ -196,9 +208,8 @@ class Bodies:
 
     def _stream(self, point: Point, chosen: Chosen) -> Prepared:
         engine, kernel, kind = self.engine, KERNELS[point.kernel], point.precision.inputs
-        items, item = self._items(point, chosen), ITEM_BYTES[kind]
+        (launch, items), item = self._waved(chosen, self._items(point, chosen)), ITEM_BYTES[kind]
         shape: Any = kernel.shape
-        launch = self._shape(chosen, items)
         sizes = dict.fromkeys((*shape.loads, *shape.stores), items * item)
         small = sum(sizes.values()) < self.device.last_level_cache_bytes  # only checks ask for so little
         sizes.setdefault("a", launch.threads * item)
@@ -245,8 +256,8 @@ class Bodies:
 
     def _mix(self, point: Point, chosen: Chosen) -> Prepared:
         engine, kind, form = self.engine, point.precision.inputs, chosen.form
-        items, item = self._items(point, chosen), ITEM_BYTES[kind]
-        launch, count = self._sparse(point, chosen, self._shape(chosen, items)), trips(point, form)
+        (launch, items), item = self._waved(chosen, self._items(point, chosen)), ITEM_BYTES[kind]
+        launch, count = self._sparse(point, chosen, launch), trips(point, form)
         data = engine.random(items * item, kind, point.operands)
         s = engine.upload(self._mix_factor(kind, fma.FACTORS[kind]))
         memory, once = self._mix_launch(chosen, launch, data, s, items)
@@ -265,8 +276,10 @@ class Bodies:
         wanted = point.sizes.get("blocks_per_sm", 0)
         if wanted and chosen.form.grid != "persistent":
             raise DeviceError(f"{point.kernel} covers its array: its blocks an SM cannot be chosen")
-        most = launch.grid // chosen.blocks_per_sm * wanted
-        return Launch(min(launch.grid, most), launch.block) if wanted else launch
+        if not wanted:
+            return launch
+        held = self._shape(chosen).grid
+        return Launch(min(held, held // chosen.blocks_per_sm * wanted), launch.block)
 
     def _mix_launch(self, chosen: Chosen, launch: Launch, data: Any, s: Any, n: int) -> tuple[list[Any], Any]:
         """In place `data` is a; read-only it is b, and a gets one pack of at most 8 byte a thread."""

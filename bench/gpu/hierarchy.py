@@ -21,8 +21,8 @@ from kernels.working_sets import SHARED_BYTES, VECTOR_BYTES, WARP
 SHARED = "shared"
 """Level of the memory that the threads of a block share."""
 
-OPERATORS = {"L1": ("ca", "nc"), SHARED: ("shared",)}
-"""By level the operators that stay in it; all others pass L1 by."""
+OPERATORS, BEYOND = {"L1": ("ca", "nc"), SHARED: ("shared",)}, ("cg", "na")
+"""By level the operators that stay in it, and those that pass L1 by."""
 
 ITEM, ITEMS = ITEM_BYTES["fp32"], VECTOR_BYTES // ITEM_BYTES["fp32"]
 """Bytes of an item, items of a vector."""
@@ -62,7 +62,7 @@ def fits(point: Point, way: working_sets.Way) -> bool:
     """Whether a way of passing a set measures the point's level; a sweep may take any of L1, L2 and DRAM."""
     if bool(point.sizes.get("whole")) != way.whole or (point.level == SHARED) != (way.operator == SHARED):
         return False
-    return "plateau" not in point.sizes or way.operator in OPERATORS.get(point.level, ("cg",))
+    return "plateau" not in point.sizes or way.operator in OPERATORS.get(point.level, BEYOND)
 
 
 class Hierarchy:
@@ -78,7 +78,7 @@ class Hierarchy:
     def variants(self, kernel: str, precision: str, level: str) -> tuple[str, ...]:
         """Forms that stay in a level, best guess first, less those that pass one set whole."""
         known = bodies.variants(self.engine.capability, kernel, precision)
-        wanted = OPERATORS.get(level, ("cg",))
+        wanted = OPERATORS.get(level, BEYOND)
         return tuple(v for v in known if v.split()[0] in wanted and " whole " not in v)
 
     def unsupported(self, point: Point) -> str:

@@ -28,6 +28,20 @@ class Launch:
         return f"{self.grid} x {self.block}"
 
 
+WAVES, TILES = 8, 8
+"""Most blocks that follow each other in a place of a persistent grid, and tiles that each passes at least."""
+
+
+def in_waves(held: Launch, tiles: int) -> tuple[Launch, int]:
+    """A grid that fits at once as one of up to WAVES times as many blocks; the tiles that they share evenly.
+
+    SMs do not get equal shares of a busy memory: with one block for all of its work, one that is done early
+    would wait for the last one; so it takes a further block. Too few tiles stay as they are, in one wave.
+    """
+    grid = held.grid * max(1, min(WAVES, tiles // (TILES * held.grid)))
+    return Launch(grid, held.block), tiles // grid * grid if tiles >= TILES * grid else tiles
+
+
 def split_variant(variant: str) -> tuple[str, int]:
     """Form and block size that a point's variant names: "v16 l4 b256" -> ("v16 l4", 256)."""
     if not (found := re.fullmatch(r"(.+) b(\d+)", variant)):

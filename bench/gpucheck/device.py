@@ -9,6 +9,7 @@ from typing import Any
 
 from bench.errors import BenchError, VerificationError
 from bench.gpucheck.bed import SMALL, Bed, sized, small
+from bench.gpucheck.by_torch import against_torch
 from bench.gpucheck.check import OK, Check, passed, skipped, within
 from bench.gpucheck.links import links
 from bench.profile.records import Point
@@ -321,5 +322,6 @@ CHECKS: dict[str, Callable[[Bed], Iterable[Check]]] = {
     "second stream": second_stream,
     "out of memory": out_of_memory,
     "fault of a child": fault_of_a_child,
+    "PyTorch": against_torch,
 }
 """In this order: right results first, what may cost the GPU its patience last."""

@@ -16,6 +16,9 @@ CHAINS, CAPPED_CHAINS, DRAM = 0.97, 0.90, 0.80
 """Shares of lanes x held clock (also where power is short), and of bus width x memory clock, below which
 the harness is to blame."""
 
+HOPPER, MATRIX, HBM = "9.0", 0.95, 0.92
+"""A compute capability of which more is known, and the shares that its wgmma in bf16 and its memory reach."""
+
 
 def checks(folder: Path) -> Iterator[Check]:
     """All checks of the result in `folder`."""
@@ -78,8 +81,13 @@ def possible(profile: Profile) -> Iterator[Check]:
         if ceiling.kernel == "fma" and ceiling.precision.label in ("fp32", "fp64"):
             least = CHAINS if ceiling.regime != "sustained" else CAPPED_CHAINS
             yield within(f"share of {_named(ceiling)}", share, least, IMPOSSIBLE)
+    hopper = not profile.simulated and profile.identity.get("cc") == HOPPER
     if dram := [share for share, c in known if c.quantity == "beta" and c.level == "DRAM"]:
-        yield within("share of the best beta", max(dram), DRAM, IMPOSSIBLE)
+        yield within("share of the best beta", max(dram), HBM if hopper else DRAM, IMPOSSIBLE)
+    label = "bf16>fp32 matrix"
+    groups = [share for share, c in known if (c.kernel, c.precision.label) == ("wgmma", label)]
+    if hopper and groups:
+        yield within(f"share of wgmma {label}", max(groups), MATRIX, IMPOSSIBLE)
 
 
 def evidence(samples: Iterable[Sample]) -> Iterator[Check]:

@@ -43,13 +43,9 @@ def load(path: Path, name: str = "") -> tuple[Imported, ...]:
         chosen = [m for m in chosen if m is not csv]
     if not chosen:
         raise FileError(
-            f"{path} is no sweep of a known format{csv.what_lacks(text)}; --format takes {_names()}"
+            f"{path} is no sweep of a known format{csv.what_lacks(text)}; --format takes {', '.join(NAMES)}"
         )
     return tuple(_checked(path, module.read(text, path)) for module in chosen)
-
-
-def _names() -> str:
-    return ", ".join(NAMES)
 
 
 def _folder(path: Path, name: str) -> Imported:

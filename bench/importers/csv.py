@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.errors import FileError
+from bench.fitting.curves import rate_unit
 from bench.importers.rounds import pooled
 from bench.importers.rows import Number, Refusal, attempt, number, point, product, quotient
 from bench.importers.sweep import Imported, Refused, Sweep
@@ -176,5 +177,5 @@ def _known(given: Number | None) -> Number:
 
 def _sweep(key: tuple[str, str, str, str], rows: Sequence[Row]) -> Sweep:
     device, precision, mode, name = key
-    unit = "OP/s" if precision.lower().startswith("int") else "FLOP/s"
-    return Sweep(name, device, precision, mode, unit, pooled([(row.point, row.round) for row in rows]))
+    points = pooled([(row.point, row.round) for row in rows])
+    return Sweep(name, device, precision, mode, rate_unit(precision), points)

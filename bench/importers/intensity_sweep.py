@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from bench.fitting.curves import rate_unit
 from bench.importers.rows import Number, Refusal, Rows, attempt, finest, number, quotient
 from bench.importers.sweep import Imported, Refused, Sweep
 from bench.profile.records import CurvePoint, Interval
@@ -65,7 +66,7 @@ def read(text: str, path: Path) -> Imported:
             if key:
                 groups.setdefault(key, Rows()).take(row, line, partial(_point, cells))
     sweeps = tuple(
-        Sweep(shape, "", precision, "", _unit(precision), tuple(rows.points), tuple(rows.refused))
+        Sweep(shape, "", precision, "", rate_unit(precision), tuple(rows.points), tuple(rows.refused))
         for (precision, shape), rows in groups.items()
     )
     return Imported(NAME, SOURCE, "", sweeps, refused=tuple(refused))
@@ -85,10 +86,6 @@ def _precision(cell: str) -> str:
         return TYPES.get(cell, cell)
     arithmetic, storage = (LETTERS.get(letter, letter) for letter in (found[2], found[3]))
     return f"{arithmetic} stored as {storage}"
-
-
-def _unit(precision: str) -> str:
-    return "OP/s" if precision.startswith("int") else "FLOP/s"
 
 
 def _point(cells: Sequence[str]) -> CurvePoint:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from bench.fitting.curves import rate_unit
 from bench.importers.rows import COARSE, Refusal, Rows, attempt, number, per_byte, point
 from bench.importers.sweep import Imported, Refused, Stated, Sweep
 from bench.profile.records import CurvePoint
@@ -78,8 +79,7 @@ class Block:
         for _, name in self.groups:
             rows = self.rows[name]
             points = per_byte(rows.points) if name in self.coarse else tuple(rows.points)
-            unit = "OP/s" if name.startswith("int") else "FLOP/s"
-            made.append(Sweep("", self.device, name, self.mode, unit, points, tuple(rows.refused)))
+            made.append(Sweep("", self.device, name, self.mode, rate_unit(name), points, tuple(rows.refused)))
         return tuple(made)
 
 

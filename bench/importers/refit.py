@@ -58,7 +58,7 @@ class Refit:
 
 
 def refit(sweep: Sweep) -> Refit:
-    """Fit one sweep; too few points, or no SciPy, leave it without fits."""
+    """Fit one sweep; too few points leave it without fits."""
     points, fits = fit_sweep(sweep.points)
     chosen = next((fit for fit in fits if fit.chosen), None)
     made = Refit(

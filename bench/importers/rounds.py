@@ -7,8 +7,8 @@ from dataclasses import replace
 from statistics import median
 
 from bench.errors import FileError
-from bench.fitting.curves import whole_rounds
 from bench.fitting.intervals import interval
+from bench.fitting.pooled import whole_rounds
 from bench.importers.rows import MOST_POINTS
 from bench.profile.records import CurvePoint
 

@@ -41,4 +41,4 @@ def prepare(point: Point, machine: Machine) -> Prepared:
         return pipeline.prepare(point, machine.team.cpus, machine.isa)
     if point.kernel == "remote-read":
         return numa.prepare(point, machine.device.facts, machine.isa)
-    return (storage.prepare if point.kernel == "storage" else loopback.prepare)(point)
+    return storage.prepare(point) if point.kernel == "storage" else loopback.prepare(point, machine.team.cpus)

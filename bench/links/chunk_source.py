@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from bench.errors import DeviceError
@@ -51,12 +51,12 @@ class File:
 
 
 class Stream:
-    """The same bytes sent by the second process of the loopback link in every pass."""
+    """The same bytes sent by the second process of the loopback link, on the second CPU, in every pass."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, cpus: tuple[int, ...]) -> None:
         self.size = size
-        self.link = loopback.kept(tuple(sorted(os.sched_getaffinity(0)))[:2])
-        self.facts: dict[str, Any] = {}
+        self.link = loopback.kept(cpus)
+        self.facts: dict[str, Any] = {"sender_cpu": cpus[-1]}
         data = b"".join(scratch.pattern(i).tobytes() for i in range(-(-size // scratch.BLOCK)))[:size]
         with self.link.guarded():
             self.link.ask(b"L", size)
@@ -89,10 +89,18 @@ def block_sums(start: int, size: int) -> float:
     return total
 
 
-def opened(level: str, size: int) -> Source:
-    """The source behind a level's name; DeviceError for another name or too many bytes."""
+def ends(cpus: Sequence[int]) -> tuple[int, ...]:
+    """CPUs of the reader and of the process that sends to it; of two CPUs those of the link's points."""
+    return (cpus[-1], cpus[-2]) if len(cpus) > 2 else loopback.ends(cpus)
+
+
+def opened(level: str, size: int, cpus: Sequence[int] = ()) -> Source:
+    """The source behind a level's name; DeviceError for another name or too many bytes.
+
+    cpus: of reader, workers and sender, one a core
+    """
     if level not in LEVELS:
         raise DeviceError(f"no chunks come from {level!r}; valid: {', '.join(LEVELS)}")
     if not 0 < size <= storage.MOST_BYTES:
         raise DeviceError(f"a pass is up to {storage.MOST_BYTES} byte, not {size}")
-    return Stream(size) if level == "network" else File(size, level == "storage")
+    return Stream(size, ends(cpus)) if level == "network" else File(size, level == "storage")

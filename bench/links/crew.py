@@ -25,9 +25,12 @@ Read = Callable[[memoryview, int], None]
 """Fills a buffer from the byte offset of its chunk."""
 
 
-def parted(cpus: tuple[int, ...]) -> tuple[int, tuple[int, ...]]:
-    """The reader's CPU, and those of 1, 2 or 4 workers; a machine with one CPU lends it to both."""
-    free = cpus[:-1] or cpus
+def parted(cpus: tuple[int, ...], senders: int = 0) -> tuple[int, tuple[int, ...]]:
+    """The reader's CPU, and those of 1, 2 or 4 workers; a machine with one CPU lends it to both.
+
+    senders: further processes whose CPUs, before the reader's, no worker takes where there are enough
+    """
+    free = cpus[: -1 - senders] or cpus[:-1] or cpus
     count = 1 << min(len(free), MOST_WORKERS).bit_length() - 1
     return cpus[-1], free[:count]
 

@@ -4,7 +4,7 @@
     stream    messages one after the other, acknowledged once at the end: what the link sustains
     exchange  the same in both directions at once; its bytes are the sum of both
 
-Both ends are Python processes on CPUs of their own where there are two; TCP_NODELAY is set at both, the
+Both ends are Python processes on cores of their own where there are two; TCP_NODELAY is set at both, the
 socket buffers are the system's. Every message lies in memory of its own size at either end.
 """
 
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,8 +33,8 @@ from kernels.link import LOOPBACK, crossing
 VARIANTS = ("ping", "stream")
 MOST_BYTES, MOST_MESSAGES = 256 << 20, 1 << 24
 CHECKED = 64 << 20
-START_SECONDS = 20.0
-"""In which the other process must have connected."""
+START_SECONDS, LOOK_SECONDS = 10.0, 0.1
+"""In which the other process must have connected; between two looks at whether it still lives."""
 
 SILENCE_SECONDS = 15
 """Without a byte after which the other end counts as dead; the watchdog above waits longer."""
@@ -69,21 +69,35 @@ class Link:
             env={**os.environ, "PYTHONPATH": paths},
             start_new_session=True,
         )
-        self.listener.settimeout(START_SECONDS)
-        try:
-            link, _ = self.listener.accept()
-        except OSError:
+        link = self._accepted(self._process)
+        if link is None:
             how = self._ended()
+            self._process.kill()
+            self._process.wait()
             raise DeviceError(
-                f"the second process of the loopback link did not connect to port {port} of {HOST} ({how}): "
-                "a firewall that refuses loopback connections must let them pass"
-            ) from None
+                f"the second process of the loopback link did not connect to {HOST} ({how}): the interface "
+                "must be up (`ip link set lo up`), and a firewall must let connections to it pass"
+            )
         link.settimeout(None)
         tune(link)
         limit = struct.pack("ll", SILENCE_SECONDS, 0)
         link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
         link.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         return link
+
+    def _accepted(self, process: subprocess.Popen[bytes]) -> socket.socket | None:
+        """The connection of the other process; None when it ended, or the time did, without one."""
+        self.listener.settimeout(LOOK_SECONDS)
+        end, gone = time.monotonic() + START_SECONDS, False
+        while not gone and time.monotonic() < end:
+            gone = process.poll() is not None  # before the look: what it had asked for by then is seen
+            try:
+                return self.listener.accept()[0]
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+        return None
 
     def ask(self, operation: bytes, size: int, count: int = 1) -> None:
         """Send a request's header."""
@@ -125,13 +139,26 @@ class Link:
 
 
 _links: dict[tuple[int, ...], Link] = {}
+_refused: dict[tuple[int, ...], str] = {}
+"""Why there is no connection, once it was tried: to wait again for every point would cost a run its time."""
 
 
 def kept(cpus: tuple[int, ...]) -> Link:
     """The connection that the points of this process share; a new one after it was lost."""
+    if cpus in _refused:
+        raise DeviceError(_refused[cpus])
     if cpus not in _links:
-        _links[cpus] = Link(cpus)
+        try:
+            _links[cpus] = Link(cpus)
+        except DeviceError as error:
+            _refused[cpus] = str(error)
+            raise
     return _links[cpus]
+
+
+def ends(cores: Sequence[int] = ()) -> tuple[int, ...]:
+    """CPUs of the two processes: the first two of `cores`, one CPU a core; siblings on a single core."""
+    return tuple(cores if len(cores) > 1 else sorted(os.sched_getaffinity(0)))[:2]
 
 
 @contextmanager
@@ -213,8 +240,11 @@ class Messages:
         self.out, self.into = bytearray(), bytearray()
 
 
-def prepare(point: Point) -> Prepared:
-    """The second process started and connected; DeviceError for a size or variant that is not there."""
+def prepare(point: Point, cores: Sequence[int] = ()) -> Prepared:
+    """The second process started and connected; DeviceError for a size or variant that is not there.
+
+    cores: one CPU a core, so that the two ends do not share one
+    """
     size = point.sizes["bytes"]
     if point.variant not in VARIANTS or (point.variant, point.access) == ("ping", "exchange"):
         raise DeviceError(
@@ -223,7 +253,7 @@ def prepare(point: Point) -> Prepared:
         )
     if not 0 < size <= MOST_BYTES:
         raise DeviceError(f"messages are 1 to {MOST_BYTES} byte, not {size}")
-    cpus = tuple(sorted(os.sched_getaffinity(0)))[:2]
+    cpus = ends(cores)
     link = kept(cpus)
     facts: dict[str, Any] = {
         "no_delay": bool(link.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)),

@@ -48,11 +48,6 @@ def nodes_of(level: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def level_name(memory: int, threads: int, bare: bool) -> str:
-    """Name of a pair; memory on a node without CPUs (of a GPU, or CXL) is told apart."""
-    return f"NUMA {memory}>{threads}" + (" (no CPUs)" if bare else "")
-
-
 def unsupported(point: Point, facts: Mapping[str, Any]) -> str:
     """Why this pair cannot be measured here, "" if it can."""
     memory, threads = nodes_of(point.level)

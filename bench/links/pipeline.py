@@ -20,15 +20,16 @@ Facts of both:
                 (sizes["percent"] is 100 r)
     passes      swept: every time, s: {"chunks": [k], "move": [...], "compute": [...], "seconds": [[...] a k]}
 
-The reader has a CPU of its own where there are two, the workers (1, 2 or 4 of them) have others, and keep
-them in the passes alone: the experiment is about overlap, not about how many cores compute.
+The reader has a CPU of its own where there are two, a process that sends to it where there are three; the
+workers (1, 2 or 4 of them) have others, and keep them in the passes alone: the experiment is about overlap,
+not about how many cores compute.
 """
 
 from __future__ import annotations
 
 import random
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -36,7 +37,7 @@ import numpy as np
 
 from bench.backends import Prepared
 from bench.errors import DeviceError, VerificationError
-from bench.links import chunk_source, scratch
+from bench.links import chunk_source, scratch, storage
 from bench.links.crew import Crew, parted
 from bench.native import chunk
 from bench.native.isa import Isa
@@ -54,8 +55,8 @@ TOLERANCE = 1e-9
 
 
 def unsupported(point: Point) -> str:
-    """Why this point cannot be measured here, "" if it can."""
-    return scratch.no_direct(scratch.folder()) if point.level == "storage" else ""
+    """Why this point cannot be measured here, "" if it can; a bad folder is no skip."""
+    return storage.unsupported(replace(point, variant="direct")) if point.level == "storage" else ""
 
 
 @dataclass
@@ -241,13 +242,13 @@ def steps(point: Point, source: chunk_source.Source, crew: Crew) -> int:
 def prepare(point: Point, cpus: tuple[int, ...], isa: Isa) -> Prepared:
     """Link open, buffers and threads ready, work calibrated; DeviceError for what cannot be cut so."""
     size, chunks = point.sizes["bytes"], point.sizes.get("chunks", 1)
-    reader, workers = parted(cpus)
+    reader, workers = parted(cpus, int(point.level == "network"))
     unit = max(scratch.ALIGNED, chunk.unit_bytes(isa) * len(workers))
     if point.variant not in VARIANTS:
         raise DeviceError(f"{point.variant!r} is no pass of the pipeline; valid: {', '.join(VARIANTS)}")
     if chunks < 1 or size % (chunks * unit):
         raise DeviceError(f"{size} byte cannot be cut into {chunks} chunks of whole {unit} byte")
-    source = chunk_source.opened(point.level, size)
+    source = chunk_source.opened(point.level, size, cpus)
     swept = point.variant == SWEPT
     pieces = 1 if swept else chunks
     crew = Crew(reader, workers, size // pieces, BUFFERS, isa)

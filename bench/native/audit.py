@@ -10,8 +10,9 @@ import re
 from collections import Counter
 
 from bench.native.dependence import chains
-from bench.native.emit import CHAIN_UNROLL, LINE_BYTES, Form, chase_steps
+from bench.native.emit import CHAIN_UNROLL, Form, chase_steps
 from bench.native.isa import Isa
+from kernels.latency import LINE_BYTES
 from kernels.mix import BLOCK_VECTORS
 from kernels.spec import ITEM_BYTES, ChainShape, ChaseShape, Kernel, MixShape, StreamShape
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from bench.native import abi
+from bench.native import abi, fork_join
 from bench.native.isa import Isa
 
 FUNCTION, ARGS, WARM, WARM_ARGS, BARRIER, THREADS = range(6)
@@ -87,19 +87,7 @@ class _Driver:
 
     def barrier(self) -> None:
         """Spin until all threads have arrived as often as this one."""
-        b, counter, threads = self.b, self.job(BARRIER, PTR), self.job(THREADS)
-        one = ir.Constant(I64, 1)
-        ticket = b.atomic_rmw("add", counter, one, "seq_cst")
-        goal = b.mul(b.add(b.sdiv(ticket, threads), one), threads)
-        spin, done = b.append_basic_block("spin"), b.append_basic_block("released")
-        b.branch(spin)
-        b.position_at_end(spin)
-        if self.isa.x86:
-            pause = ir.Function(self.module, ir.FunctionType(VOID, []), "llvm.x86.sse2.pause")
-            b.call(pause, [])
-        seen = b.load_atomic(counter, "acquire", 8, typ=I64)
-        b.cbranch(b.icmp_signed("<", seen, goal), spin, done)
-        b.position_at_end(done)
+        fork_join.barrier(self.b, self.job(BARRIER, PTR), self.job(THREADS), self.isa)
 
     def repetition(self, r: Any) -> None:
         """One row: warm, meet, read the evidence, time the loop, read the evidence."""

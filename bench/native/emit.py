@@ -19,12 +19,12 @@ from bench.native.emitter import PTR as PTR
 from bench.native.emitter import Emitter, Value
 from bench.native.emitter import Form as Form
 from bench.native.isa import Isa
+from kernels.latency import LINE_BYTES
 from kernels.mix import BLOCK_VECTORS
 from kernels.spec import ChainShape, ChaseShape, MixShape, Shape, StreamShape
 
 CHAIN_UNROLL = 4  # steps per iteration: 3 loop instructions beside 4 x chains FMA
 CLOCK_STEPS = 64  # dependent one-cycle instructions per iteration of the clock chain
-LINE_BYTES = 64
 
 
 @cache

@@ -20,7 +20,7 @@ from bench.native import abi
 from bench.native.emit import I64, PTR
 from bench.native.isa import Isa
 
-VOID = ir.VoidType()
+VOID, PAUSE = ir.VoidType(), "llvm.x86.sse2.pause"
 
 
 def empty_ir(isa: Isa) -> str:
@@ -37,7 +37,6 @@ def fork_join_ir(isa: Isa) -> str:
     module = ir.Module(name="fork_join")
     module.triple = isa.triple
     function = ir.Function(module, ir.FunctionType(VOID, [PTR]), "loop")
-    pause = ir.Function(module, ir.FunctionType(VOID, []), "llvm.x86.sse2.pause") if isa.x86 else None
     b = ir.IRBuilder(function.append_basic_block("entry"))
 
     def word(index: int, kind: Any = I64) -> Any:
@@ -51,9 +50,9 @@ def fork_join_ir(isa: Isa) -> str:
     b.position_at_end(inside)
     turn = b.phi(I64)
     turn.add_incoming(ir.Constant(I64, 0), before)
-    _barrier(b, counter, threads, pause)
+    barrier(b, counter, threads, isa)
     b.call(b.inttoptr(body, ir.PointerType(ir.FunctionType(VOID, [PTR]))), [block])
-    _barrier(b, counter, threads, pause)
+    barrier(b, counter, threads, isa)
     following = b.add(turn, ir.Constant(I64, 1))
     turn.add_incoming(following, b.block)
     b.cbranch(b.icmp_signed("<", following, times), inside, after)
@@ -62,15 +61,16 @@ def fork_join_ir(isa: Isa) -> str:
     return str(module)
 
 
-def _barrier(b: Any, counter: Any, threads: Any, pause: Any) -> None:
-    """Spin until all threads have arrived as often as this one."""
+def barrier(b: Any, counter: Any, threads: Any, isa: Isa) -> None:
+    """Emit: spin until all threads have arrived as often as this one; counter: of an i64, 0 at first."""
     one = ir.Constant(I64, 1)
     ticket = b.atomic_rmw("add", counter, one, "seq_cst")
     goal = b.mul(b.add(b.sdiv(ticket, threads), one), threads)
     spin, released = b.append_basic_block("spin"), b.append_basic_block("released")
     b.branch(spin)
     b.position_at_end(spin)
-    if pause is not None:
+    if isa.x86:
+        pause = b.module.globals.get(PAUSE) or ir.Function(b.module, ir.FunctionType(VOID, []), PAUSE)
         b.call(pause, [])
     seen = b.load_atomic(counter, "acquire", 8, typ=I64)
     b.cbranch(b.icmp_signed("<", seen, goal), spin, released)

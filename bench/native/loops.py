@@ -56,10 +56,10 @@ def block_bytes(shape: Shape, form: Form, isa: Isa) -> int:
     return vectors * isa.vector_bytes
 
 
-def operands(lanes_bytes: int, kind: str, value: float = 1.0) -> Region:
-    """A result region whose vectors all hold `value` (the chains' start)."""
+def operands(kind: str) -> Region:
+    """A result region whose vectors of NumPy type `kind` all hold 1 (the chains' start)."""
     region = Region(RESULT_BYTES)
-    region.view(kind, 0, RESULT_BYTES // np.dtype(kind).itemsize)[:] = value
+    region.view(kind, 0, RESULT_BYTES // np.dtype(kind).itemsize)[:] = 1.0
     return region
 
 

@@ -20,7 +20,6 @@ class Team:
     """Persistent pinned threads; `run` times one native function on all of them.
 
     cpus: one CPU number a thread, inside the inherited affinity
-    warm: (address, argument block) of the chain that runs after a pause
     """
 
     def __init__(self, cpus: Sequence[int], isa: Isa) -> None:

@@ -29,6 +29,9 @@ SHORT = 3e-4
 SWEEP, WHOLE_SWEEP, STORING = "ca l8 b1024", "cg l8 whole b1024", "cg l8 b1024"
 """Forms of sweeps: one for all sizes, so that a step is the device's and not ours."""
 
+WHOLE_SETS_BY = (WHOLE_SWEEP, "na l8 whole b1024")
+"""Forms that are candidates for the best of L2 on one set that all SMs read."""
+
 L2_SETS = (0.5, 0.25)
 """Shares of L2 that its candidates for the best take; above a half parts of it begin to be held twice."""
 
@@ -144,8 +147,9 @@ def _whole(draft: Draft, share: float, budget: Budget) -> None:
     point = replace(point, variant=WHOLE_SWEEP, access="read")
     draft.add(_detail(point, CAP_CACHE, budget))
     if share in L2_SETS:
-        flat = replace(point, sizes={**point.sizes, "plateau": 1})
-        draft.add(Planned(flat, 1, CAP_CACHE, MEDIAN, 0.005, TARGET, 2 * SPENT, LEAST))
+        for variant in WHOLE_SETS_BY:
+            flat = replace(point, variant=variant, sizes={**point.sizes, "plateau": 1})
+            draft.add(Planned(flat, 1, CAP_CACHE, MEDIAN, 0.005, TARGET, 2 * SPENT, LEAST))
 
 
 def _detail(point: Point, cap: float, budget: Budget) -> Planned:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from bench.errors import ResourceError
 from bench.fitting.in_theory import in_units
 from bench.fitting.intervals import CAP_PI, MEDIAN, P75, memory_cap
-from bench.gpu.rates import flops_per_clock_per_sm
+from bench.gpu.rates import bus_bytes_per_second, flops_per_clock_per_sm
 from bench.planning import gpu_link_points, gpu_memory_points
 from bench.planning.gpu_budget import BUDGETS, SWEEP, Budget, Shape
 from bench.planning.planned import Planned
@@ -35,6 +35,10 @@ SUSTAINED_WINDOW, SETTLE, SUSTAINED = 0.2, 5.0, 5.5
 
 WANTED_ARRAY, CACHE_FACTOR, ARRAY_SHARE = 1 << 30, 4, 0.25
 """DRAM arrays: so many bytes, at least so many L2 caches, at most this share of the free memory, each."""
+
+PASS = 1e-3
+"""Seconds that a stream's pass over one array takes at least at the rate of the bus: kernels begin and end in
+microseconds, and of 1 GiB a fast memory would spend two per cent of its time on that."""
 
 VECTOR = {name: Precision.of(name) for name in ("fp64", "fp32", "fp16", "bf16", "int32")}
 VECTOR["int8"] = Precision("int8", "int32", "int32")
@@ -111,7 +115,14 @@ def _fma(draft: Draft, budget: Budget, names: Sequence[str], by_name: bool) -> N
         _add(draft, replace(planned, visits=budget.visits), name)
 
 
-def array_bytes(draft: Draft) -> tuple[int, float]:
+def stream_bytes(draft: Draft) -> tuple[int, float]:
+    """The same of arrays of streams, which are so long that a pass takes PASS."""
+    facts = draft.device.facts
+    bus = bus_bytes_per_second(facts.get("memory_bus_bits"), facts.get("max_memory_clock_hz"))
+    return array_bytes(draft, PASS * (bus or 0.0))
+
+
+def array_bytes(draft: Draft, wanted: float = 0.0) -> tuple[int, float]:
     """Bytes of each DRAM array, and the least that they may be; ResourceError where memory is too small."""
     least = max(float(MIB), CACHE_FACTOR * draft.device.last_level_cache_bytes)
     most = ARRAY_SHARE * draft.memory
@@ -122,12 +133,12 @@ def array_bytes(draft: Draft) -> tuple[int, float]:
             "used; free memory, or measure the rest with --families fma,gemm,tensor"
         )
     least = math.ceil(least / MIB) * MIB
-    return math.floor(min(max(WANTED_ARRAY, least), most) / MIB) * MIB, least
+    return math.floor(min(max(WANTED_ARRAY, wanted, least), most) / MIB) * MIB, least
 
 
 def _streams(draft: Draft, budget: Budget, names: Sequence[str], by_name: bool) -> None:
     """DRAM bandwidths per access; bytes are bytes, so one type will do: fp32, unless only fp64 is wanted."""
-    size, least = array_bytes(draft)
+    size, least = stream_bytes(draft)
     there = [name for name in names if not draft.device.precisions[name]]
     only = ["fp64"] if "fp64" in there else ["fp32"]
     for name in [name for name in budget.stream_precisions if name in there] or only:

@@ -23,7 +23,7 @@ WRITTEN = ((), (64 * KIB, MIB, 16 * MIB), tuple(4**k * 4 * KIB for k in range(9)
 
 PINGS = ((KIB,), (KIB, 16 * KIB, 256 * KIB, 4 * MIB), tuple(8**k * KIB for k in range(7)))
 STREAMED = ((128 * KIB,), (16 * KIB, 128 * KIB, MIB, 16 * MIB), tuple(8**k * KIB for k in range(7)))
-EXCHANGED = ((), (128 * KIB, MIB, 16 * MIB), tuple(16**k * 4 * KIB for k in range(5)))
+EXCHANGED = ((), (4 * KIB, 128 * KIB, MIB, 16 * MIB), tuple(16**k * 4 * KIB for k in range(5)))
 """Messages by detail, up to 256 MiB."""
 
 MOST_CHUNKS = (16, 64, 64)

@@ -15,7 +15,19 @@ EACH, TOGETHER = 2, 4
 MEMORY_SHARE = 0.5
 """Share of the available memory that a run may take."""
 
+USUAL_LEVELS = 3
+"""Cache levels that a host has as a rule. Where fewer are reported a further one may be hidden (the system
+cache of Arm servers, an L3 that a virtual machine does not show), and what is to lie in DRAM takes the least
+size of a DRAM array."""
+
 SMALLEST_SET = 4 * KIB
+
+AROUND = (0.7, 0.85, 1.2, 1.5)
+"""Shares of a reported capacity at which a sweep looks more closely."""
+
+PARTED = (0.4, 0.6, 0.65, 0.8, 0.9, 0.95)
+"""The same of a GPU's last cache: one in two parts has its second plateau between a half and all of it."""
+
 PLATEAU_RATIO = 4.0
 """Capacities of neighbouring levels closer than this leave no size that is surely in the upper one."""
 
@@ -116,8 +128,14 @@ def chase_sets(device: Device, memory: float) -> tuple[dict[str, int], list[str]
 
 def beyond_caches(device: Device, threads: int, memory: float) -> int:
     """Working set (byte a thread) of a chase in DRAM: 4x what a thread has of the last level."""
+    return rounded_set(min(_beyond(device, threads), MEMORY_SHARE * memory / threads))
+
+
+def _beyond(device: Device, threads: int) -> float:
+    """Bytes a thread that surely exceed its caches, were there memory for them."""
     last = max((capacity(cache, threads) for cache in device.caches), default=0.0)
-    return rounded_set(min(TOGETHER * last or LEAST_ARRAY, MEMORY_SHARE * memory / threads))
+    may_hide = not device.is_gpu and len(device.caches) < USUAL_LEVELS
+    return max(TOGETHER * last or LEAST_ARRAY, LEAST_ARRAY / threads if may_hide else 0.0)
 
 
 def rounded_set(size: float) -> int:
@@ -128,13 +146,17 @@ def rounded_set(size: float) -> int:
 def working_sets(
     device: Device, threads: int, memory: float, steps_per_octave: float, fine: bool
 ) -> list[int]:
-    """Ascending working sets per thread, 4 KiB to 4x the last-level cache, finer around each capacity."""
+    """Ascending working sets per thread, 4 KiB to 4x the last-level cache, finer around each capacity.
+
+    Up to a DRAM array at least where a last level may be hidden: what lies in it would be taken for DRAM.
+    """
     capacities = [capacity(c, threads) for c in device.caches]
-    top = min(4 * max(capacities, default=32 * MIB), MEMORY_SHARE * memory / threads)
+    top = min(_beyond(device, threads), MEMORY_SHARE * memory / threads)
     count = max(1, math.floor(math.log2(top / SMALLEST_SET) * steps_per_octave))
     sizes = {rounded_set(SMALLEST_SET * 2 ** (i / steps_per_octave)) for i in range(count + 1)}
     if fine:
-        sizes |= {rounded_set(c * f) for c in capacities for f in (0.7, 0.85, 1.2, 1.5)}
+        sizes |= {rounded_set(c * f) for c in capacities for f in AROUND}
+        sizes |= {rounded_set(c * f) for c in capacities[-1:] for f in PARTED if device.is_gpu}
         sizes |= {rounded_set(top), rounded_set(top / 1.5)}  # two at least beyond the last capacity
     return sorted(s for s in sizes if s <= top)
 

@@ -60,12 +60,12 @@ def nominal(profile: Profile, precision: Precision, threads: int) -> Nominal:
 
 def _gpu(device: Mapping[str, Any], precision: Precision) -> Nominal:
     from bench import reference
-    from bench.fitting.in_theory import in_units
+    from bench.fitting.in_theory import candidates
 
     name = reference.of_device(device).device
     sheet = [f for f in reference.known().of(name) if f.kind == reference.DATASHEET] if name else []
-    units = in_units(precision).label
-    pi = [f.value for f in sheet if f.quantity == "peak_flops" and f.precision == units]
+    peaks = {f.precision: f.value for f in sheet if f.quantity == "peak_flops"}
+    pi = [peaks[unit.label] for unit in candidates(precision) if unit.label in peaks]
     beta = [f.value for f in sheet if f.quantity == "bandwidth" and f.level == "DRAM"]
     source = f"datasheet of {name}" if pi or beta else ""
     return Nominal(pi[0] if pi else None, beta[0] if beta else None, source)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bench.errors import FileError, UsageError
+from bench.fitting.choice import PARAMETERS
 from bench.fitting.intervals import student
 from bench.prediction import limits
 from bench.prediction.estimate import Prediction, log_width, spread
@@ -153,8 +154,7 @@ def shape_error(profile: Profile, load: Load) -> float:
     points = [len(c.points) for c in profile.curves if fit in c.fits] if fit else []
     if not fit or not points:
         return 0.0
-    parameters = {"hard-min": 2, "power-capped": 4}.get(fit.form, 3)
-    spare = max(points[0] - parameters, 1)
+    spare = max(points[0] - PARAMETERS[fit.form], 1)
     return student(spare) * fit.rms * points[0] / spare
 
 

@@ -71,8 +71,6 @@ def record(devices: Sequence[str], reference: Reference) -> dict[str, object]:
 
 def render(devices: Sequence[str], reference: Reference) -> str:
     """The text of the verb: a table of all, or up to three devices in full."""
-    from rich.console import Console
-
     parts: list[Text | Table] = []
     if len(devices) <= IN_FULL:
         for device in devices:
@@ -81,11 +79,7 @@ def render(devices: Sequence[str], reference: Reference) -> str:
     else:
         parts += [grid.table(SHORT, (_line(reference.of(d)) for d in devices))]
     parts.append(Text(f"\ndatasheet: dense, at the clock it counts; {_last(devices)}", style="dim"))
-    console = Console(width=WIDTH, color_system=None, highlight=False)
-    with console.capture() as captured:
-        for part in parts:
-            console.print(part)
-    return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
+    return grid.printed(parts, WIDTH)
 
 
 def _last(devices: Sequence[str]) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -21,6 +23,26 @@ LONG_NAME, SHORTEST_NAME = 22, 10
 
 ALARMS = (NOT_CONVERGED, "contended", MARK)
 """Words that colour their cell."""
+
+
+def printed(parts: Iterable[Text | Table], width: int, colour: bool = False) -> str:
+    """The parts as text of at most `width` columns, whatever the terminal; it ends with a newline."""
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        force_jupyter=False,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        legacy_windows=False,
+        _environ={},
+    )
+    with console.capture() as captured:
+        for part in parts:
+            console.print(part)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines()) + "\n"
 
 
 def section(name: str, note: str = "") -> Text:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.table import Table
@@ -10,8 +10,9 @@ from rich.text import Text
 
 from bench.fitting import offload
 from bench.profile.records import Ceiling, Curve, Interval, Profile
-from bench.report import grid, level_remarks, pipelines, roofs, starts
+from bench.report import grid, heading, level_remarks, pipelines, roofs, starts
 from bench.report.grid import NUMBERS, WORDS, Side
+from bench.report.hierarchy_curves import BY_GPUS
 from bench.report.units import bare, capacity, duration, number, percent, plus_minus, si
 
 LEVELS: tuple[tuple[str, Side], ...] = (
@@ -57,9 +58,6 @@ SEEN = 0.1
 MOST_TWO_LINES = 3
 """Links whose change of lines is told; all are in the profile."""
 
-BY_GPUS = " by GPUs"
-"""End of the mode of a curve that counts GPUs, not the units of one."""
-
 
 def part(profile: Profile) -> Iterable[Text | Table]:
     """The section "Memory and links", nothing where only β of levels was measured."""
@@ -69,7 +67,8 @@ def part(profile: Profile) -> Iterable[Text | Table]:
     note = "holds: one instance; α: time of the smallest transfer; n½: size at half of β"
     yield grid.section("Memory and links", note)
     yield grid.table(LEVELS, (_level(name, profile) for name in _levels(profile)))
-    lines = (*level_remarks.remarks(profile), *_about_parallelism(profile), *_occupancies(profile))
+    about = (*level_remarks.remarks(profile), *level_remarks.walked(profile))
+    lines = (*about, *_about_parallelism(profile), *_occupancies(profile))
     yield from (Text(line, style="dim") for line in lines)
     rows = list(_links(profile))
     if any(row[BUS] for row in rows):
@@ -157,7 +156,7 @@ def _about_parallelism(profile: Profile) -> Iterator[str]:
 
 def _scaled(curves: Sequence[Curve], profile: Profile) -> Iterator[str]:
     """How much faster all cores or SMs are than the fewest, and how many take up nine tenths of it."""
-    own = str(profile.facts.get("device", {}).get("facts", {}).get("unit", "thread"))
+    own = heading.unit(profile)
     ends: dict[tuple[float, float, str], list[str]] = {}
     for curve in curves:
         found = curve.plateaus
@@ -246,11 +245,16 @@ def _link(key: tuple[str, ...], curves: Sequence[Curve], profile: Profile) -> Se
         si(middle["beta"], "byte/s"),
         plus_minus(ceiling.estimate.half_width) if ceiling else "",
         si(middle["bus_beta"], "byte/s") if middle.get("bus_beta") else "",
-        duration(middle["alpha_s"]),
-        plus_minus(_alpha(middle).half_width),
-        _size(middle["half_bytes"]),
+        _told(middle["alpha_s"], middle["alpha_high"], duration),
+        plus_minus(_alpha(middle).half_width) if middle["alpha_s"] else "",
+        _told(middle["half_bytes"], middle["half_high"], _size),
         roofs.verdict(ceiling) if ceiling else f"not reached: {percent(middle['reached_share'])}",
     )
+
+
+def _told(value: float | None, most: float, text: Callable[[float], str]) -> str:
+    """A fitted figure, or the most that it can be where the sizes do not tell it."""
+    return f"≤ {text(most)}" if value is None else text(value)
 
 
 def _alpha(found: Mapping[str, Any]) -> Interval:
@@ -290,12 +294,12 @@ def _launches(profile: Profile) -> Iterator[str]:
     for curve in profile.curves:
         found = curve.plateaus
         if curve.kind == "launch" and "beta" in found:
+            start = _told(found["alpha_s"], found["alpha_high"], duration)
             if found["reached_share"] < SEEN:
-                told = f"{duration(found['alpha_s'])}, work not seen"
-                yield f"smallest useful kernel, {found['variant']}: {told}"
+                yield f"smallest useful kernel, {found['variant']}: {start}, work not seen"
                 continue
-            line = f"T = {duration(found['alpha_s'])} + V / {si(found['beta'], 'byte/s')}"
-            half = f"half of it work at {_size(found['half_bytes'])}"
+            line = f"T = {start} + V / {si(found['beta'], 'byte/s')}"
+            half = f"half of it work at {_told(found['half_bytes'], found['half_high'], _size)}"
             yield f"smallest useful kernel, {found['variant']}: {line}, {half}"
 
 
@@ -306,7 +310,7 @@ def _misfit(profile: Profile) -> Iterator[str]:
     held = _held("DRAM", profile)
     size = held.estimate.value if held else profile.facts.get("device", {}).get("memory_bytes")
     limit = f"beyond {capacity(size)}" if size else "what does not fit"
-    way = f"{found['level']} ({found['kernel']})"
+    way = " by ".join(dict.fromkeys((found["level"], found["kernel"])))
     yield (
         f"{limit}: a byte more comes over the {way} at {si(found['beta'], 'byte/s')}, "
         f"{number(found['slowdown'], 2)} times slower than DRAM"

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.fitting import pipelining
 from bench.profile.records import Curve, CurvePoint, Profile
 from bench.report import heading, hierarchy_curves, hierarchy_roof, level_strip, paint, panels
 from bench.report.hierarchy_curves import BY_GPUS
 from bench.report.labels import shorten
 from bench.report.panels import fix_names, head_line, panel
-from bench.report.plot import DPI, STYLE, save, ticked
+from bench.report.plot import blank, save, ticked
 from bench.report.units import PREFIXES, SYMBOLS, capacity, prefix
 
 if TYPE_CHECKING:
@@ -107,26 +108,18 @@ def draw(profile: Profile, svg: Path, png: Path) -> bool:
 
 def figure(profile: Profile) -> Figure:
     """The finished figure, two panels a row."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    matplotlib.rcdefaults()
-    settings: Any = matplotlib.rcParams
-    settings.update(STYLE)
     kinds = shown(profile)
     columns = min(2, len(kinds))
     rows = -(-len(kinds) // columns)
     above = ROOF_HEIGHT if hierarchy_roof.is_drawn(profile) else 0.0
     height = PANEL_HEIGHT * rows + above + HEAD
-    picture = Figure(figsize=(PANEL_WIDTH * columns, height), dpi=DPI)
-    FigureCanvasAgg(picture)
+    picture = blank(PANEL_WIDTH * columns, height)
     title = " · ".join(filter(None, heading.title(profile)))
     warning = "SIMULATED, not measured · " if profile.simulated else ""
     head_line(picture, shorten([warning + title], 52 * columns)[0])
     if above:
         _roof(picture, profile, rows)
-    unit = str(profile.facts.get("device", {}).get("facts", {}).get("unit", "thread"))
+    unit = heading.unit(profile)
     for place, (name, curves) in enumerate(kinds.items(), 1):
         kind, own = curves[0].kind, "GPU" if name.endswith(BY_GPUS) else unit
         words = {"unit": own, "units": f"{own}s"}
@@ -274,8 +267,8 @@ def _law(curve: Curve) -> Callable[[float], float] | None:
     found = curve.plateaus
     if curve.kind == "overlap" and "chunk_s" in found:
         total, longest, alpha = found["serial_seconds"], found["max_seconds"], found["chunk_s"]
-        slowed = found.get("slowed", 1.0) * longest
-        return lambda k: float(slowed + (total - slowed) / k + k * alpha) if k > 1 else float(total)
+        slowed = found.get("slowed", 1.0)
+        return lambda k: pipelining.law(k, total, longest, alpha, slowed) if k > 1 else float(total)
     if "lines" not in found:
         return None
     pick = max if found["form"].startswith("maximum") else min

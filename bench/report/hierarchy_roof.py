@@ -46,7 +46,7 @@ MARKS = ("o", "s", "D", "^", "v", "P", "X")
 
 
 def slopes(profile: Profile) -> list[Ceiling]:
-    """Of each memory level the read slope and, where clearly faster, its fastest; then the links."""
+    """Of each memory level the read slope, of DRAM its fastest beside it where clearly faster; the links."""
     found: list[Ceiling] = []
     levels: dict[str, list[Ceiling]] = {}
     for ceiling in roofs.diagonals(profile):
@@ -155,7 +155,14 @@ def _workloads(axes: Axes, work: Sequence[Placement], caches: Sequence[str]) -> 
         face = paint.COLOURS[0] if level == "DRAM" else "white"
         style = {"marker": mark, "s": 15, "facecolor": face, "edgecolor": paint.COLOURS[0], "linewidth": 0.8}
         axes.scatter(*where, zorder=5, label=f"workload at its {level} intensity", **style)
-    axes.legend(fontsize=SMALL, loc="lower right", frameon=False)
+    bare = unplaced(caches, [p.level for p in work])
+    axes.legend(fontsize=SMALL, loc="lower right", frameon=False, title=bare, title_fontsize=SMALL)
+
+
+def unplaced(caches: Sequence[str], placed: Sequence[str]) -> str:
+    """In words, at which caches no workload stands, since nobody counts what crosses them; "" without one."""
+    left = [name for name in caches if name not in placed]
+    return f"traffic of workloads at {', '.join(left)} is not known" if left else ""
 
 
 def _by_name(work: Sequence[Placement]) -> Iterator[tuple[str, list[Placement]]]:

@@ -8,17 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from bench.fitting.level_names import A_SLOW_FALL, OF_REPORTED
 from bench.profile.records import Curve, Profile
-from bench.report.units import capacity, number
-
-OF_REPORTED = "that the system reports: "
-"""Where the reason begins why a level holds another amount than reported."""
+from bench.report.units import capacity, duration, number, plus_minus
+from kernels.latency import WINDOW_BYTES
 
 MOST = 4
 """Remarks of one kind that are written out."""
-
-SLOW_FALL = "a slow fall"
-"""End of the reason of a level whose capacity cannot be read from its sweep."""
 
 
 def remarks(profile: Profile) -> Iterator[str]:
@@ -36,9 +32,20 @@ def remarks(profile: Profile) -> Iterator[str]:
     bare = [(_bounds(level), name) for name, level in levels if not level["name"]]
     if bare:
         yield f"flat, but no reported level: {_listed(bare)}"
-    slow = [(str(v["name"]), name) for name, v in levels if v["why"].endswith(SLOW_FALL)]
+    slow = [(str(v["name"]), name) for name, v in levels if A_SLOW_FALL in v["why"]]
     if slow:
         yield f"the rate falls too slowly to tell what it holds: {_listed(slow)}"
+
+
+def walked(profile: Profile) -> Iterator[str]:
+    """Latencies of walks that small TLBs serve: what the table says beyond them is spent on page tables."""
+    pages = profile.facts.get("device", {}).get("facts", {}).get("huge_pages")
+    for c in profile.ceilings:
+        if (c.quantity, c.kernel) == ("latency", "chase-local"):
+            width = f" {plus_minus(c.estimate.half_width)}" if c.estimate.half_width else ""
+            where = f"in windows of {capacity(WINDOW_BYTES)}, where page tables cost next to nothing"
+            mode = f" (huge pages: {pages})" if pages else ""
+            yield f"{c.level} latency {where}: {duration(c.estimate.value)}{width}{mode}"
 
 
 def _is_staircase(curve: Curve) -> bool:

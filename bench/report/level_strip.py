@@ -6,9 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from bench.fitting.level_names import A_SLOW_FALL
 from bench.profile.records import Curve
 from bench.report import paint
-from bench.report.level_remarks import SLOW_FALL
 from bench.report.units import capacity, si
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def write(axes: Axes, curve: Curve) -> None:
         ends = [level["from_bytes"], level["to_bytes"]]
         axes.plot(ends, [foot, foot], color=paint.PALE, lw=2.0, transform=across, solid_capstyle="butt")
         text = f"{level['name']}\n{si(level['value'], curve.unit)}"
-        if level["capacity_bytes"] and not level["why"].endswith(SLOW_FALL):
+        if level["capacity_bytes"] and A_SLOW_FALL not in level["why"]:
             text += f"\nto {capacity(level['capacity_bytes'])}"
             at: Any = (level["capacity_bytes"], level["capacity_bytes"])
             axes.plot(at, [0, foot], color=paint.PALE, lw=0.6, linestyle=":", transform=across, zorder=1)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from bench.profile.records import Ceiling
 from bench.profile.verdict import OK, evidence, word
 from bench.report import roofs
+from bench.report.checks import label
 from bench.report.units import percent
 
 UNKNOWN = "unknown"
@@ -27,7 +28,7 @@ def lines(ceilings: Iterable[Ceiling]) -> list[str]:
         if word(said) == OK:
             usual += 1
         elif said:
-            about.setdefault(evidence(said), []).append(name(c))
+            about.setdefault(evidence(said), []).append(label(c))
     told = [f"{', '.join(names)}: {said}" for said, names in about.items() if not _is_unknown(said)]
     unknown = [said for said in about if _is_unknown(said)]
     count = [f"normal: {usual} of them, by datasheet and published measurements"] if usual else []
@@ -36,11 +37,3 @@ def lines(ceilings: Iterable[Ceiling]) -> list[str]:
 
 def _is_unknown(said: str) -> bool:
     return said.startswith(UNKNOWN)
-
-
-def name(c: Ceiling) -> str:
-    """A ceiling in few words: fp32 fma burst, DRAM read."""
-    kernel = "" if c.kernel.endswith(c.access) else f" {c.kernel}"
-    what = c.precision.label + f" {c.kernel}" if c.quantity == "pi" else f"{c.level} {c.access}{kernel}"
-    regime = "" if c.regime == "typical" else f" {c.regime}"
-    return what + regime + ("" if c.operands == "random" else f" {c.operands}")

@@ -70,8 +70,8 @@ def save(picture: Figure, svg: Path, png: Path) -> None:
                 beside.unlink(missing_ok=True)
 
 
-def figure(profiles: Sequence[Profile]) -> Figure:
-    """The finished figure, for saving or for a look at what it says."""
+def blank(width: float, height: float) -> Figure:
+    """An empty figure of so many inches in our style, whatever a user's own settings say."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -79,14 +79,20 @@ def figure(profiles: Sequence[Profile]) -> Figure:
     matplotlib.rcdefaults()
     settings: Any = matplotlib.rcParams
     settings.update(STYLE)
+    picture = Figure(figsize=(width, height), dpi=DPI)
+    FigureCanvasAgg(picture)
+    return picture
+
+
+def figure(profiles: Sequence[Profile]) -> Figure:
+    """The finished figure, for saving or for a look at what it says."""
     shown = scene(profiles)
     numbered = _numbered(shown) if paint.is_numbered(shown) else []
     remarks = [part for text in shown.remarks for part in textwrap.wrap(text, 132, subsequent_indent="   ")]
     rows = -(-len(numbered) // COLUMNS)
     gap = 0.5 if rows else 0.0
     height = TOP + PLOT_HEIGHT + AXIS + LINE * (rows + gap + len(remarks) + 0.5)
-    picture = Figure(figsize=(WIDTH, height), dpi=DPI)
-    FigureCanvasAgg(picture)
+    picture = blank(WIDTH, height)
     foot = height - TOP - PLOT_HEIGHT
     axes = picture.add_axes(
         (LEFT / WIDTH, foot / height, 1 - (LEFT + RIGHT) / WIDTH, PLOT_HEIGHT / height), label="roofline"

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 
 from bench.profile.records import Ceiling, Curve, Fit, Profile
 from bench.report import checks
-
-REGIMES = ("typical", "sustained", "burst")
-"""Which regime makes the roof when several were measured, first choice first."""
+from bench.workloads.roof import REGIMES
 
 STREAMS = {"read": "1R", "write": "1W", "update": "1R+1W", "copy": "1R+1W", "triad": "2R+1W"}
 """Byte convention: the streams of item size that each access counts (R loaded, W stored)."""
@@ -113,13 +111,16 @@ def types(c: Ceiling) -> tuple[str, str, str]:
 
 
 def diagonals(profile: Profile) -> list[Ceiling]:
-    """The best beta of each memory level and access at most threads, slowest access first in each level."""
+    """The beta of each memory level and access: most threads, typical first, the fastest kernel and store.
+
+    Slowest access first in each level.
+    """
     best: dict[tuple[str, str], Ceiling] = {}
     for c in profile.ceilings:
-        if c.quantity != "beta" or is_link(c):
+        if c.quantity != "beta" or is_link(c) or c.operands != "random":
             continue
         old = best.setdefault((c.level, c.access), c)
-        if (c.threads, c.estimate.value) > (old.threads, old.estimate.value):
+        if _rank(c) > _rank(old):
             best[c.level, c.access] = c
     levels = list(dict.fromkeys(level for level, _ in best))
     return sorted(best.values(), key=lambda c: (levels.index(c.level), c.estimate.value))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from bench.profile import roofline
 from bench.profile.records import Ceiling, Curve, Interval, Placement, Profile
 from bench.report import heading, roofs
-from bench.report.units import bare, percent, si
+from bench.report.units import bare, percent, plus_minus, si
 
 Range = tuple[float, float]
 
@@ -162,7 +162,7 @@ def _joined(group: Sequence[Ceiling]) -> str:
 
 
 def _width(estimate: Interval) -> str:
-    return "" if estimate.half_width is None else f" ± {percent(estimate.half_width)}"
+    return "" if estimate.half_width is None else f" {plus_minus(estimate.half_width)}"
 
 
 def _diagonals(index: int, profile: Profile, several: bool) -> Iterator[Diagonal]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bench.profile.records import Profile
+from bench.report import heading
 from bench.report.units import duration, plus_minus
 from kernels.launch import RUNNERS
 
@@ -16,7 +17,7 @@ def starts(profile: Profile) -> Iterator[str]:
     runners: list[str] = []
     for c in sorted(empty, key=lambda c: -c.threads):
         several = len({e.threads for e in empty if e.variant == c.variant}) > 1
-        count = f" on {c.threads}" if several or c.variant in RUNNERS else ""
+        count = f" on {heading.counted(profile, c.threads)}" if several or c.variant in RUNNERS else ""
         half = c.estimate.half_width
         width = "" if half is None else f" {plus_minus(half)}"
         said = f"{c.variant}{count} {duration(c.estimate.value)}{width}"

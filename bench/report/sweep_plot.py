@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bench.importers.refit import Refit
 from bench.importers.sweep import Imported, Stated
@@ -13,7 +13,7 @@ from bench.profile.roofline import attainable, fitted_rate
 from bench.report import paint
 from bench.report.labels import shorten
 from bench.report.panels import head_line, panel
-from bench.report.plot import DPI, STYLE, save, ticked
+from bench.report.plot import blank, save, ticked
 from bench.report.units import PREFIXES, prefix, si
 
 if TYPE_CHECKING:
@@ -40,21 +40,12 @@ def draw(path: Path, found: Sequence[tuple[Imported, Sequence[Refit]]], svg: Pat
 
 def figure(path: Path, found: Sequence[tuple[Imported, Sequence[Refit]]]) -> Figure:
     """The finished figure; its panels are those of `panels`, the stated ceilings last."""
-    import matplotlib
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    matplotlib.rcdefaults()
-    settings: Any = matplotlib.rcParams
-    settings.update(STYLE)
     shown = panels(found)
     stated = [c for imported, _ in found for c in imported.stated]
     places = len(shown) + bool(stated)
     columns = min(places, COLUMNS)
     rows = -(-places // columns)
-    size = (SINGLE if columns == 1 else WIDTH * columns, HEIGHT * rows + HEAD)
-    picture = Figure(figsize=size, dpi=DPI)
-    FigureCanvasAgg(picture)
+    picture = blank(SINGLE if columns == 1 else WIDTH * columns, HEIGHT * rows + HEAD)
     head_line(picture, _title(path, found, 100 if columns > 1 else 84))
     for place, (title, sweeps) in enumerate(shown.items(), 1):
         _panel(panel(picture, rows, columns, place, HEAD, shorten([title], 52)[0]), sweeps)

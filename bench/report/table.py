@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Sequence
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -39,22 +37,7 @@ READING = (
 
 def render(profile: Profile, width: int = 100, colour: bool = False) -> str:
     """The whole table as text that is never wider than `width` columns and ends with a newline."""
-    console = Console(
-        file=io.StringIO(),
-        width=width,
-        force_terminal=colour,
-        color_system="standard" if colour else None,
-        force_jupyter=False,
-        highlight=False,
-        markup=False,
-        emoji=False,
-        legacy_windows=False,
-        _environ={},
-    )
-    with console.capture() as capture:
-        for part in _parts(profile, width):
-            console.print(part)
-    return "\n".join(line.rstrip() for line in capture.get().splitlines()) + "\n"
+    return grid.printed(_parts(profile, width), width, colour)
 
 
 def _parts(profile: Profile, width: int) -> Iterable[Text | Table]:

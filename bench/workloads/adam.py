@@ -17,6 +17,7 @@ import numpy as np
 from bench.workloads.operands import LINE_BYTES, Operands, blocks, shares
 from bench.workloads.primitives import floats
 from bench.workloads.workload import Ready, Room, Run, Workload
+from kernels.launch import BY_THREADS
 from kernels.spec import ITEM_BYTES, Work
 
 ITEM = ITEM_BYTES["fp32"]
@@ -95,7 +96,7 @@ ADAM = Workload(
     precision="fp32",
     formula="F = 13 n, Q = 16 n + 12 n",
     source="Kingma and Ba, ICLR 2015: 3 FLOP for m, 4 for v, 6 for p (sqrt and division count 1)",
-    implementation="Numba, native threads",
+    implementation=BY_THREADS,
     in_place=True,
     work=work,
     fit=fit,

@@ -16,6 +16,7 @@ import numpy as np
 
 from bench.workloads.operands import Operands, blocks, sets_beyond, shares
 from bench.workloads.workload import Ready, Room, Run, Workload
+from kernels.launch import BY_THREADS
 from kernels.spec import ITEM_BYTES, Work
 
 ITEM = ITEM_BYTES["fp32"]
@@ -110,7 +111,7 @@ CONVOLUTION = Workload(
     precision="fp32",
     formula="F = 18 N H W C^2, Q = 4 (N H W C + 9 C^2 + N H W C), H = W = 56, C = 64",
     source="layer conv2_x of He et al., CVPR 2016: 231 MFLOP an image, one multiply and one add per term",
-    implementation="Numba, native threads",
+    implementation=BY_THREADS,
     in_place=False,
     work=work,
     fit=fit,

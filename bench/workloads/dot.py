@@ -13,6 +13,7 @@ import numpy as np
 from bench.workloads.operands import LINE_BYTES, Operands, blocks, shares
 from bench.workloads.primitives import doubles
 from bench.workloads.workload import Ready, Room, Run, Workload
+from kernels.launch import BY_THREADS
 from kernels.spec import ITEM_BYTES, Work
 
 ITEM = ITEM_BYTES["fp64"]
@@ -101,7 +102,7 @@ DOT = Workload(
     precision="fp64",
     formula="F = 2 n, Q = 8 (n + n)",
     source="BabelStream dot: one multiply and one add per item",
-    implementation="Numba, native threads",
+    implementation=BY_THREADS,
     in_place=False,
     work=work,
     fit=fit,

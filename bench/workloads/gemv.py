@@ -14,6 +14,7 @@ import numpy as np
 from bench.workloads.operands import LINE_BYTES, Operands, blocks, shares
 from bench.workloads.primitives import doubles
 from bench.workloads.workload import Ready, Room, Run, Workload
+from kernels.launch import BY_THREADS
 from kernels.spec import ITEM_BYTES, Work
 
 ITEM = ITEM_BYTES["fp64"]
@@ -99,7 +100,7 @@ GEMV = Workload(
     precision="fp64",
     formula="F = 2 m n, Q = 8 (m n + n + m)",
     source="BLAS convention: one multiply and one add per item of A",
-    implementation="Numba, native threads",
+    implementation=BY_THREADS,
     in_place=False,
     work=work,
     fit=fit,

@@ -15,6 +15,7 @@ import numpy as np
 from bench.workloads.operands import LINE_BYTES, Operands, blocks, shares
 from bench.workloads.primitives import drain, floats, prefetch, write_out
 from bench.workloads.workload import Ready, Room, Run, Workload
+from kernels.launch import BY_THREADS
 from kernels.spec import ITEM_BYTES, Work
 
 ITEM = ITEM_BYTES["fp32"]
@@ -125,7 +126,7 @@ LAYERNORM = Workload(
     precision="fp32",
     formula="F = 8 r c, Q = 4 (r c + r c + 2 c)",
     source="per item: 1 FLOP for the mean, 3 for the variance, 4 to normalise; one read, one write",
-    implementation="Numba, native threads",
+    implementation=BY_THREADS,
     in_place=False,
     work=work,
     fit=fit,

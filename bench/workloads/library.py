@@ -18,6 +18,7 @@ from bench.errors import VerificationError
 from bench.workloads.operands import Operands, sets_beyond
 from bench.workloads.workload import Ready, Room, Run, Workload
 from kernels import gemm
+from kernels.launch import BY_BLAS, BY_FFT
 from kernels.spec import ITEM_BYTES, Work
 
 ITEM = ITEM_BYTES["fp64"]
@@ -129,7 +130,7 @@ GEMM = Workload(
     precision="fp64",
     formula="F = 2 m n k, Q = 8 (m k + k n + m n)",
     source="BLAS convention: one multiply and one add per term of each inner product",
-    implementation="BLAS of NumPy",
+    implementation=BY_BLAS,
     in_place=False,
     work=gemm_work,
     fit=square,
@@ -143,7 +144,7 @@ FFT = Workload(
     precision="fp64",
     formula="F = 5 n log2(n) b, Q = 16 n b + 16 n b",
     source="nominal count of benchFFT (Frigo and Johnson); one pass over DRAM, in place",
-    implementation="scipy.fft, workers",
+    implementation=BY_FFT,
     in_place=True,
     work=fft_work,
     fit=fft_rows,

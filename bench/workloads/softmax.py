@@ -16,6 +16,7 @@ import numpy as np
 from bench.workloads.operands import LINE_BYTES, Operands, blocks, shares
 from bench.workloads.primitives import drain, floats, larger, power_of_two, prefetch, write_out
 from bench.workloads.workload import Ready, Room, Run, Workload
+from kernels.launch import BY_THREADS
 from kernels.spec import ITEM_BYTES, Work
 
 ITEM = ITEM_BYTES["fp32"]
@@ -147,7 +148,7 @@ SOFTMAX = Workload(
     precision="fp32",
     formula="F = 5 r c, Q = 4 (r c + r c)",
     source="per item: maximum, subtraction, exp (counted 1), addition, multiplication; one read, one write",
-    implementation="Numba, native threads",
+    implementation=BY_THREADS,
     in_place=False,
     work=work,
     fit=fit,

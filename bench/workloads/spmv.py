@@ -15,6 +15,7 @@ import numpy as np
 from bench.workloads.operands import Operands, blocks, shares
 from bench.workloads.primitives import doubles, indices, prefetch
 from bench.workloads.workload import Ready, Room, Run, Workload
+from kernels.launch import BY_THREADS
 from kernels.spec import ITEM_BYTES, Work
 
 ITEM, INDEX_BYTES = ITEM_BYTES["fp64"], 4
@@ -124,7 +125,7 @@ SPMV = Workload(
     precision="fp64",
     formula="F = 2 nnz, Q = 12 nnz + 4 (n + 1) + 16 n",
     source="Kreutzer et al., SIAM J. Sci. Comput. 36(5), 2014, with x fetched once; HPCG's 27-point matrix",
-    implementation="Numba, native threads",
+    implementation=BY_THREADS,
     in_place=False,
     work=work,
     fit=fit,

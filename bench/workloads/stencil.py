@@ -14,6 +14,7 @@ import numpy as np
 from bench.workloads.operands import LINE_BYTES, Operands, blocks, shares
 from bench.workloads.primitives import doubles, drain, prefetch, write_out
 from bench.workloads.workload import Ready, Room, Run, Workload
+from kernels.launch import BY_THREADS
 from kernels.spec import ITEM_BYTES, Work
 
 ITEM = ITEM_BYTES["fp64"]
@@ -118,7 +119,7 @@ STENCIL = Workload(
     precision="fp64",
     formula="F = 8 n^3, Q = 8 ((n + 2)^3 + n^3)",
     source="two coefficients, 8 FLOP a point (Datta et al., SC 2008)",
-    implementation="Numba, native threads",
+    implementation=BY_THREADS,
     in_place=False,
     work=work,
     fit=fit,

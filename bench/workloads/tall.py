@@ -16,6 +16,7 @@ import numpy as np
 from bench.workloads.operands import Operands, blocks, shares
 from bench.workloads.workload import Ready, Room, Run, Workload
 from kernels import gemm
+from kernels.launch import BY_THREADS
 from kernels.spec import ITEM_BYTES, Work
 
 ITEM = ITEM_BYTES["fp64"]
@@ -79,7 +80,7 @@ GEMM_TALL = Workload(
     precision="fp64",
     formula="F = 2 m n k, Q = 8 (m k + k n + m n), n = k = 32",
     source="BLAS convention: one multiply and one add per term of each inner product",
-    implementation="Numba, native threads",
+    implementation=BY_THREADS,
     in_place=False,
     work=work,
     fit=fit,

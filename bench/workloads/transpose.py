@@ -15,6 +15,7 @@ from bench.workloads.gemv import odd_lines
 from bench.workloads.operands import LINE_BYTES, Operands, blocks, shares
 from bench.workloads.primitives import TURN, drain, prefetch, turn, write_out
 from bench.workloads.workload import Ready, Room, Run, Workload
+from kernels.launch import BY_THREADS
 from kernels.spec import ITEM_BYTES, Work
 
 ITEM = ITEM_BYTES["fp64"]
@@ -89,7 +90,7 @@ TRANSPOSE = Workload(
     precision="fp64",
     formula="F = 0, Q = 8 (n^2 + n^2)",
     source="each item read once and written once",
-    implementation="Numba, native threads",
+    implementation=BY_THREADS,
     in_place=False,
     work=work,
     fit=fit,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bench.errors import UsageError, VerificationError
-from kernels.spec import ITEM_BYTES, Work
+from kernels.spec import Work
 
 MIB = 1 << 20
 COLD_CACHES = 4
@@ -70,7 +70,6 @@ class Ready:
     cold:     in words, why each execution finds its operands outside the caches
     expected, result: reference from the operands BEFORE an execution, and what the execution made
     check:    compares both at a small size; raises VerificationError
-    reset:    restores operands (nothing to do where values stay finite for ever)
     keep:     whatever must stay alive
     """
 
@@ -83,7 +82,6 @@ class Ready:
     windows: tuple[int, ...] = (0,)
     repeat: Callable[[int], list[tuple[float, float, int]]] | None = None
     check: Callable[[], None] = lambda: None
-    reset: Callable[[], None] = lambda: None
     keep: tuple[Any, ...] = ()
 
     def once(self) -> None:
@@ -123,11 +121,6 @@ class Workload:
     terms: Callable[[Mapping[str, int]], int]
     build: Build
     grain: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def item_bytes(self) -> int:
-        """Bytes of one item of its precision."""
-        return ITEM_BYTES[self.precision]
 
     def sizes(self, memory_bytes: float, cache_bytes: float, threads: int) -> dict[str, int]:
         """Default sizes for a device: memory that may be used, all last-level caches (byte), threads."""

@@ -48,6 +48,7 @@ class Cost:
     unit: its work;  allocated: bytes that all arrays of the point take together
     read_at: quantile of the rates that the suite reads this kind of point at
     bare: whether the device's overhead per repetition is part of what is priced already
+    p: overlap norm of the two, None for the device's
     """
 
     unit: Work
@@ -57,6 +58,7 @@ class Cost:
     memory: tuple[tuple[str, float], ...] = ()
     read_at: float = MEDIAN
     bare: bool = False
+    p: float | None = None
 
     def slower(self, factor: float) -> Cost:
         """The same work, every second of it `factor` times as long."""
@@ -118,14 +120,20 @@ def cost(truth: Truth, point: Point) -> Cost:
         together = (point.threads if own else 1) if point.family == "cache" else arrays
         allocated = float(point.sizes["bytes"] * together)
         traffic = _traffic(truth, point, kernel, unit, allocated)
-        mixed = point.family == "mix"
-        read_at = sweep_quantile(compute / _together(compute, traffic, truth.p)) if mixed else MEDIAN
-        found = Cost(unit, allocated, precision, compute if mixed else 0.0, traffic, read_at=read_at)
+        mixed, p = point.family == "mix", _norm(truth, point)
+        read_at = sweep_quantile(compute / _together(compute, traffic, p)) if mixed else MEDIAN
+        found = Cost(unit, allocated, precision, compute if mixed else 0.0, traffic, read_at=read_at, p=p)
     return found.slower(1 / _variant_share(truth, point))
 
 
 def _together(compute: float, traffic: Sequence[tuple[str, float]], p: float) -> float:
     return p_norm(compute, sum(seconds for _, seconds in traffic), 1.0, 1.0, p)
+
+
+def _norm(truth: Truth, point: Point) -> float:
+    """p: of few blocks an SM its own where the truth has one, since they hide less behind each other."""
+    sparse = truth.gpu.sparse_p if truth.gpu and point.sizes.get("blocks_per_sm") else None
+    return sparse or truth.p
 
 
 def _arrays(kernel: Kernel) -> int:
@@ -163,7 +171,7 @@ def _traffic(
 def _passes_l1(point: Point) -> bool:
     """Whether a GPU's accesses pass L1 by: those of a plateau behind it, and the operator that says so."""
     behind = "plateau" in point.sizes and point.level != "L1"
-    return point.family == "cache" and (behind or point.variant.startswith("cg"))
+    return point.family == "cache" and (behind or point.variant.startswith(("cg", "na")))
 
 
 def hidden_traffic(truth: Truth, kernel: Kernel, store: str) -> float:

@@ -25,10 +25,9 @@ CATALOGUE = Path(__file__).parent.with_name("simulated.yaml")
 EDGE, HALF_HELD = 2.0, 0.75 * 2**0.5
 """Factor over which a cache goes from holding all of a set to none; share of the capacity half-way."""
 
-_MAY_BE_ZERO = {"t0", "within", "between", "variant_spread", "after", "reported"}
-_MAY_BE_ZERO |= {"small_alpha", "small_beta"}
-_SHARES = {"hidden", "efficiency", "naive", "variant_spread", "one_thread.pi", "one_thread.memory"}
-_SHARES |= {"gpu.sustained"}
+_MAY_BE_ZERO = {"t0", "within", "between", "variant_spread", "after", "reported", "small_alpha", "small_beta"}
+_SHARES = {"hidden", "efficiency", "naive", "variant_spread"}
+_SHARES |= {"one_thread.pi", "one_thread.memory", "gpu.sustained"}
 
 GPU_NAMES = ("fp64", "fp32", "tf32", "fp16", "bf16", "int32", "int8", "fp8", "fp4")
 """What a GPU may have or lack, as real ones name it."""
@@ -106,7 +105,7 @@ class Gpu:
     burst:  factor on the clock until the first warm-up of a round
     sustained, after: share of the clock that is left after so many seconds of one load
     idle_w, load_w, idle_c, load_c: power and temperature, W and degree Celsius
-    memory_bus_bits, memory_clock_hz: of the theoretical bandwidth
+    memory_bus_bits, memory_clock_hz: of the theoretical bandwidth;  sparse_p: p with few blocks an SM
     mig: profile of the slice of a board that it is, "" for a whole one
     second: factor on the times of the second implementation that a cross-check compares with
     """
@@ -123,6 +122,7 @@ class Gpu:
     memory_clock_hz: float = 1e9
     mig: str = ""
     second: float = 1.0
+    sparse_p: float | None = None
 
 
 @dataclass(frozen=True)
@@ -292,8 +292,9 @@ def _check_names(truth: Truth) -> None:
         from bench.workloads.zoo import ZOO
 
         _refuse_unknown("workloads", truth.workloads, tuple(dict.fromkeys(("default", *ZOO, *ON_GPU))))
-    if truth.gpu and truth.gpu.burst < 1:
-        raise FormatError(f"device.gpu.burst must be at least 1, got {truth.gpu.burst}")
+    for name in ("burst", "sparse_p") if truth.gpu else ():
+        if (value := getattr(truth.gpu, name)) is not None and value < 1:
+            raise FormatError(f"device.gpu.{name} must be at least 1, got {value}")
     if len(set(truth.levels)) < len(truth.levels):
         raise FormatError(f"device.caches names a level twice: {', '.join(truth.levels)}")
     if (totals := [cache.bytes * cache.instances for cache in truth.caches]) != sorted(totals):
