@@ -143,7 +143,7 @@ def _mix(mode: str, precision: str, noise: random.Random) -> Curve:
         rates = tuple(roofline.rate(x, pi, beta, p) * noise.lognormvariate(0, 0.02) for _ in range(5))
         value, moved = sorted(rates)[2], 256e6
         estimate = around(value, 0.02 + 0.03 * (x < 1))
-        points.append(CurvePoint(x, estimate, x * moved, moved, x * moved / value, rates, "s6u2 prefetch"))
+        points.append(CurvePoint(x, estimate, x * moved, moved, x * moved / value, rates, "s6u2p512"))
     return Curve(
         "mix",
         mode,

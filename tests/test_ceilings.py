@@ -331,11 +331,11 @@ def test_intensity_sweep_becomes_a_fitted_curve_beside_its_ceilings() -> None:
 
 
 def test_the_faster_form_at_each_intensity_makes_the_curve() -> None:
-    where = point(MIX, variant="s6u2 prefetch", sizes={"bytes": 1 << 28, "fma": 192})
+    where = point(MIX, variant="s6u2p512", sizes={"bytes": 1 << 28, "fma": 192})
     extra = rounds(where, [85e9] * 5, flops=8e9 * 4)
     curve = _mix_curve(mix_samples() + extra)
     assert len(curve.points) == 12
-    assert {p.x: p.variant for p in curve.points}[4.0] == "s6u2 prefetch"
+    assert {p.x: p.variant for p in curve.points}[4.0] == "s6u2p512"
     assert [p.variant for p in curve.points].count("s6u2") == 11
 
 

@@ -45,7 +45,7 @@ POINTS = [
     Point(
         "mix",
         "mix-in-place",
-        "s6u2 prefetch 512",
+        "s6u2p512",
         FP32,
         "DRAM",
         "update",

@@ -25,14 +25,14 @@ from kernels.stream import hidden_streams
 
 LAYOUTS = {
     "read": ("s6u2", "s3u4", "s4u2", "s1u12"),
-    "update": ("s6u2 prefetch 256", "s6u2", "s4u2", "s3u4", "s1u12"),
+    "update": ("s6u2p256", "s6u2", "s4u2", "s3u4", "s1u12"),
     "write": ("s3u4", "s1u4", "s1u8"),
-    "copy": ("s2u4", "s2u4 prefetch 256", "s3u2", "s2u1", "s1u1", "s1u8"),
-    "scale": ("s2u4", "s2u4 prefetch 256", "s3u2", "s2u1", "s1u1", "s1u8"),
-    "add": ("s2u4", "s2u4 prefetch 256", "s1u1", "s1u8", "s1u4"),
-    "triad": ("s2u4", "s2u4 prefetch 256", "s1u1", "s1u8", "s1u4"),
-    "mix-read-only": ("s6u2", "s6u2 prefetch 512", "s6u2 prefetch 1024", "s3u4"),
-    "mix-in-place": ("s6u2 prefetch 512", "s6u2", "s6u2 prefetch 1024", "s3u4"),
+    "copy": ("s2u4", "s2u4p256", "s3u2", "s2u1", "s1u1", "s1u8"),
+    "scale": ("s2u4", "s2u4p256", "s3u2", "s2u1", "s1u1", "s1u8"),
+    "add": ("s2u4", "s2u4p256", "s1u1", "s1u8", "s1u4"),
+    "triad": ("s2u4", "s2u4p256", "s1u1", "s1u8", "s1u4"),
+    "mix-read-only": ("s6u2", "s6u2p512", "s6u2p1024", "s3u4"),
+    "mix-in-place": ("s6u2p512", "s6u2", "s6u2p1024", "s3u4"),
     "cache-read": ("s1u12", "s1u8", "s3u4", "s2u4"),
     "cache-write": ("s1u8", "s1u4", "s2u4"),
     "cache-update": ("s1u8", "s1u12", "s3u4"),
@@ -41,9 +41,9 @@ LAYOUTS = {
     "fma-naive": ("numba",),
 }
 """Sub-streams x vectors a block. Read-only traffic wants many sub-streams (memory-level parallelism: up to
-31 % over one), copies two or three; a single vector a trip suits the prefetchers of some machines. `prefetch`
-names the bytes ahead that are asked for: 512 carry reads to the ridge, where arithmetic fills the reorder
-window (0.96 of beta, against 0.86 without and 0.81 with 1024, 96 FMAs a block, Zen 3); 256 help stores."""
+31 % over one), copies two or three; a single vector a trip suits the prefetchers of some machines. p: the
+bytes ahead that are asked for: 512 carry reads to the ridge, where arithmetic fills the reorder window (0.96
+of beta, against 0.86 without and 0.81 with 1024, 96 FMAs a block, Zen 3); 256 help stores."""
 
 
 def variants(kernel: str, target: isa.Isa) -> tuple[str, ...]:
@@ -179,7 +179,7 @@ def form_of(point: Point) -> Form:
     fma, nontemporal = point.sizes.get("fma", 0), point.store == "nontemporal"
     if found := re.fullmatch(r"(\d+) chains?", point.variant):
         return Form(chains=int(found[1]))
-    if found := re.fullmatch(r"s(\d+)u(\d+)(?: prefetch (\d+))?", point.variant):
+    if found := re.fullmatch(r"s(\d+)u(\d+)(?:p(\d+))?", point.variant):
         return Form(int(found[1]), int(found[2]), 0, nontemporal, int(found[3] or 0), fma)
     raise DeviceError(f"{point.variant!r} is no layout of {point.kernel}: want e.g. '12 chains' or 's3u4'")
 

@@ -35,7 +35,7 @@ VARIANTS = {
     "fma": ("12 chains", "10 chains", "16 chains", "8 chains"),
     "fma-naive": ("numba",),
     "stream": ("s3u4", "s6u2", "s1u8"),
-    "mix": ("s6u2 prefetch", "s6u2", "s3u4"),
+    "mix": ("s6u2p512", "s6u2", "s3u4"),
     "gemm": ("square",),
     "cache": ("s1u8", "s1u12"),
 }
