@@ -42,6 +42,12 @@ STYLE: dict[str, Any] = {
 """On top of the library's own defaults, so that no personal settings change the picture."""
 
 
+SAVED: dict[str, dict[str, Any]] = {
+    "svg": {"metadata": {"Date": None}},
+    "png": {"pil_kwargs": {"compress_level": 3}},
+}
+"""How each kind of file is written: no date; 3 packs flat areas as well as the usual 6, in half the time."""
+
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -61,7 +67,7 @@ def save(picture: Figure, svg: Path, png: Path) -> None:
     for path, form in ((svg, "svg"), (png, "png")):
         beside = path.with_name(f".{path.name}.part")
         try:
-            picture.savefig(beside, format=form, dpi=DPI, metadata={"Date": None} if form == "svg" else None)
+            picture.savefig(beside, format=form, dpi=DPI, **SAVED[form])
             os.replace(beside, path)
         except OSError as error:  # by the name that the user gave
             raise OSError(error.errno, error.strerror or str(error), str(path)) from None
