@@ -20,6 +20,12 @@ def utf8() -> None:
     _set("utf-8")
 
 
+def in_colour() -> bool:
+    """Whether stdout is a terminal that shows colours and nobody asked for none (NO_COLOR, TERM=dumb)."""
+    asked = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return not asked and sys.stdout.isatty()
+
+
 def end_like_ctrl_c() -> None:
     """A batch system's SIGTERM and a lost terminal's SIGHUP also say how to go on, unless ignored."""
     for number in (signal.SIGTERM, signal.SIGHUP):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -91,6 +92,29 @@ def test_report_remakes_table_and_plot_of_the_newest(
     assert "SIMULATED" in said.out
     assert (folder / "roofline.svg").stat().st_size > 1000
     assert (folder / "roofline.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("terminal", "asked", "coloured"),
+    [(True, {}, True), (False, {}, False), (True, {"NO_COLOR": "1"}, False), (True, {"TERM": "dumb"}, False)],
+)
+def test_a_terminal_shows_the_table_in_colour(
+    terminal: bool,
+    asked: dict[str, str],
+    coloured: bool,
+    measured: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in asked.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    said = call(capsys, "report", measured)
+    assert (said.code, "\x1b[" in said.out) == (0, coloured)
+    plain = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", said.out).splitlines()]
+    assert plain == (measured / "table.txt").read_text(encoding="utf-8").splitlines()
 
 
 def test_other_verbs_take_a_real_result(

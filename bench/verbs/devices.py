@@ -9,7 +9,7 @@ import typer
 
 from bench import arguments, streams
 from bench.errors import AuditMiss, CheckFailed, UsageError
-from bench.verbs.options import Json, Quiet, Results, profile_at, show, show_result
+from bench.verbs.options import Json, Quiet, Results, profile_at, show, show_table
 
 
 def run(
@@ -67,7 +67,7 @@ def run(
         scratch=scratch,
     )
     table = remake.report(folder)
-    show_result(folder, table, as_json)
+    show_table(folder, table, as_json)
     progress.Screen(quiet).say(f"table, plot and samples: {folder}")
     if strict:
         arguments.check_converged(profile_at(folder))

@@ -30,6 +30,15 @@ def profile_at(path: Path) -> Profile:
     return store.read_profile(path)
 
 
+def show_table(folder: Path, text: str, as_json: bool) -> None:
+    """The table of a result folder, in colour where the terminal has it; or the folder's profile as JSON."""
+    if not as_json and streams.in_colour():
+        from bench.report import table
+
+        text = table.render(profile_at(folder), colour=True)
+    show_result(folder, text, as_json)
+
+
 def show_result(folder: Path, text: str, as_json: bool) -> None:
     """The report of a result folder, or the folder with its profile as JSON."""
     value = {"folder": folder.as_posix(), "profile": profile_at(folder)} if as_json else None

@@ -20,6 +20,7 @@ from bench.verbs.options import (
     profile_at,
     show,
     show_result,
+    show_table,
 )
 
 Device = Annotated[str, typer.Argument(help='A device or a part of its name: "H100 PCIe". All when omitted.')]
@@ -48,7 +49,7 @@ def report(folder: Newest = None, results: Results = Path("results"), as_json: J
     from bench.report import remake
 
     folder = arguments.home(folder or arguments.newest(results))
-    show_result(folder, remake.report(folder), as_json)
+    show_table(folder, remake.report(folder), as_json)
 
 
 def reference_figures(text: Device = "", as_json: Json = False) -> None:
