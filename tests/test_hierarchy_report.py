@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
@@ -18,9 +18,8 @@ from bench.backends.simulated import SimulatedBackend
 from bench.exporters import longtable, prometheus
 from bench.fitting import hierarchy as beside
 from bench.fitting.ceilings import derive
-from bench.planning import sizes
 from bench.profile import encoding, schema
-from bench.profile.records import Ceiling, Curve, CurvePoint, Interval, Point, Precision, Profile, Sample
+from bench.profile.records import Curve, CurvePoint, Interval, Point, Precision, Profile
 from bench.report import (
     hierarchy,
     hierarchy_curves,
@@ -36,171 +35,7 @@ from bench.report import (
     scene,
 )
 from bench.report.table import render
-
-FP64 = Precision.of("fp64")
-VOLUMES = [1 << k for k in range(10, 31, 2)]
-CHUNKS = (1, 2, 4, 8, 16, 32)
-
-
-def near(backend: SimulatedBackend) -> Iterator[Point]:
-    """Working sets, chases, fewer threads, and the two sides of the roof."""
-    device, threads = backend.device, backend.device.threads
-    for size in sizes.working_sets(device, threads, 8e9, 4, True):
-        yield Point(
-            "cache", "cache-read", "s1u8", FP64, "DRAM", "read", threads=threads, sizes={"bytes": size}
-        )
-    for size in sizes.working_sets(device, 1, 8e9, 4, True):
-        level = sizes.level_of(device, size, 1)
-        yield Point("latency", "chase", "1 chain", FP64, level, "read", scope="core", sizes={"bytes": size})
-    flat = {**sizes.plateaus(device, 1)[0], "DRAM": 8 * device.last_level_cache_bytes}
-    for level, size in flat.items():
-        sized = {"bytes": size, "plateau": 1}
-        for count in (1, 2, 4, 8, 16, 32, 64) if level == "DRAM" else (1,):
-            variant = f"{count} chain{'s' * (count > 1)}"
-            yield Point("latency", "chase", variant, FP64, level, "read", scope="core", sizes=sized)
-    for count in {1, 2, threads}:
-        sized = {"bytes": 4 << 30}
-        yield Point("scaling", "read", "s3u4", FP64, "DRAM", "read", threads=count, sizes=sized)
-    for access in ("read", "update"):
-        yield Point("stream", access, "s3u4", FP64, "DRAM", access, threads=threads, sizes={"bytes": 1 << 30})
-    yield Point("fma", "fma", "12 chains", FP64, threads=threads)
-
-
-def far(backend: SimulatedBackend, ways: Sequence[tuple[str, str, str]], overlap: str) -> Iterator[Point]:
-    """Links as (kernel, level, access), launches, a pipeline over `overlap`, and everything between peers."""
-    for kernel, level, access in ways:
-        for size in VOLUMES:
-            yield Point("link", kernel, "", FP64, level, access, sizes={"bytes": size})
-    for variant in backend.truth.launch:
-        yield Point("launch", "empty", variant, FP64, threads=backend.device.threads)
-        for size in VOLUMES:
-            yield Point("launch", "smallest", variant, FP64, "", "copy", sizes={"bytes": size})
-    shared = {"bytes": 64 << 20, "percent": 100}
-    piped = Point("overlap", "pipeline", "", FP64, overlap, "read", sizes=shared)
-    yield from (replace(piped, variant=variant) for variant in ("copy alone", "compute alone"))
-    yield from (replace(piped, variant="pipelined", sizes={**shared, "chunks": k}) for k in CHUNKS)
-    count = backend.truth.peers.devices if backend.truth.peers else 0
-    for one in range(count):
-        for size in VOLUMES:
-            other = (one + 1) % count
-            yield Point("link", "copy-peer", "", FP64, f"peer {one}>{other}", "write", sizes={"bytes": size})
-    for size in VOLUMES:
-        sized = {"bytes": size, "devices": max(2, count)}
-        yield Point("collective", "all-reduce", "", FP64, f"{count} devices", "exchange", sizes=sized)
-
-
-def measured(backend: SimulatedBackend, points: Sequence[Point], rounds: int = 5) -> list[Sample]:
-    """Samples as a run would make them; what the device lacks is a skip."""
-    found = []
-    for number in range(1, rounds + 1):
-        backend.begin_round(number)
-        for order, point in enumerate(points):
-            if reason := backend.unsupported(point):
-                found.append(Sample(point, number, number, order, status="skipped", reason=reason))
-                continue
-            prepared = backend.prepare(point)
-            amount = max(1, int(2e-3 / backend.measure(prepared, 1, 1).seconds[0]))
-            repetitions, work = backend.measure(prepared, amount, 5), prepared.work(amount)
-            read, written = work.reads.get(point.level, 0.0), work.writes.get(point.level, 0.0)
-            sample = Sample(point, number, number, order, flops=work.flops, bytes_read=read)
-            facts = {"amount": amount}
-            found.append(replace(sample, bytes_written=written, repetitions=repetitions, facts=facts))
-    return found
-
-
-@cache
-def profile(name: str) -> Profile:
-    """The profile of a simulated device by its hierarchy points."""
-    backend = SimulatedBackend.named(name)
-    ways = [("storage", "storage", "read"), ("loopback", "network", "send")]
-    if backend.device.is_gpu:
-        kernels = (("copy-pinned", "h2d"), ("copy-pinned", "both"), ("copy-pageable", "h2d"))
-        ways = [(kernel, "host link", access) for kernel, access in kernels]
-    overlap = backend.truth.overlap
-    points = [*near(backend), *far(backend, ways, overlap.level if overlap else "")]
-    header = {"device": encoding.plain(backend.device), "simulated": True}
-    return derive(header, [{"round": 1}], measured(backend, points))
-
-
-CPU, GPU = "small-cpu", "gpu-pair"
-
-
-def of(name: str, quantity: str, **keys: object) -> Ceiling:
-    """The only ceiling of a quantity with these keys."""
-    found = [
-        c
-        for c in profile(name).ceilings
-        if c.quantity == quantity and all(getattr(c, key) == value for key, value in keys.items())
-    ]
-    (one,) = found
-    return one
-
-
-@pytest.mark.parametrize("name", [CPU, GPU])
-def test_latencies_capacities_and_links_are_the_truth(name: str) -> None:
-    truth = SimulatedBackend.named(name).truth
-    for level, seconds in truth.latency.items():
-        found = of(name, "latency", level=level)
-        assert found.estimate.value == pytest.approx(seconds, rel=0.05)
-        assert (found.unit, found.converged, found.kernel) == ("s", True, "chase")
-        assert found.best <= found.estimate.value
-    for held_by in truth.caches:
-        held = of(name, "capacity", level=held_by.level, kernel="chase")
-        assert held.estimate.value == pytest.approx(held_by.bytes, rel=0.10)
-        held = of(name, "capacity", level=held_by.level, kernel="cache-read")
-        assert held.estimate.value == pytest.approx(held_by.bytes, rel=0.10)
-    for variant, seconds in truth.launch.items():
-        assert of(name, "t0", kernel="empty", variant=variant).estimate.value == pytest.approx(
-            seconds, rel=0.05
-        )
-        assert of(name, "t0", kernel="smallest", variant=variant).estimate.value == pytest.approx(
-            seconds, rel=0.05
-        )
-
-
-def test_a_link_with_two_protocols_is_the_faster_of_two_lines() -> None:
-    (curve,) = [c for c in profile(GPU).curves if c.mode == "host link copy-pinned h2d"]
-    found = curve.plateaus
-    assert found["form"] == "minimum of two lines"
-    # of the sizes only three lie before the change of protocol, the last of them just behind it
-    assert found["alpha_s"] == pytest.approx(3e-6, rel=0.15)
-    assert found["beta"] == pytest.approx(50e9, rel=0.03)
-    assert found["half_bytes"] == pytest.approx(8e-6 * 50e9, rel=0.05)
-    beta = of(GPU, "beta", level="host link", kernel="copy-pinned", access="h2d")
-    assert beta.estimate.value == found["beta"] and beta.unit == "byte/s"
-    both = of(GPU, "beta", level="host link", kernel="copy-pinned", access="both")
-    assert both.estimate.value == pytest.approx(85e9, rel=0.03)  # the sum of the directions
-    pageable = of(GPU, "beta", level="host link", kernel="copy-pageable")
-    assert pageable.estimate.value == pytest.approx(20e9, rel=0.03)
-
-
-def test_a_collective_has_algorithm_and_bus_bandwidth_by_a_stated_convention() -> None:
-    (curve,) = [c for c in profile(GPU).curves if c.kind == "collective"]
-    found = curve.plateaus
-    assert found["bus_factor"] == 1.0 and found["devices"] == 2  # 2 (n - 1) / n
-    assert found["bus_beta"] == pytest.approx(180e9, rel=0.03)
-    assert "bus bandwidth" in found["convention"]
-    (skip,) = [s for s in profile(CPU).skipped if "all-reduce" in s["what"]]
-    assert "1 device, not 2" in skip["reason"]
-
-
-@pytest.mark.parametrize("name", [CPU, GPU])
-def test_overlap_lies_between_the_laws(name: str) -> None:
-    (curve,) = [c for c in profile(name).curves if c.kind == "overlap"]
-    found = curve.plateaus
-    assert found["between_laws"] and found["omega_low"] < found["omega"] < found["omega_high"]
-    assert found["max_seconds"] < found["best_seconds"] < found["serial_seconds"]
-    steps = [CHUNKS.index(found[key]) for key in ("best_chunks", "predicted_chunks")]
-    assert abs(steps[0] - steps[1]) <= 1
-
-
-def test_bytes_in_flight_follow_little_until_beta_binds() -> None:
-    (curve,) = [c for c in profile(CPU).curves if c.kind == "concurrency"]
-    found = curve.plateaus
-    assert found["latency_s"] == pytest.approx(90e-9, rel=0.05)
-    assert found["first_ratio"] == pytest.approx(1.0, rel=0.02)
-    assert found["beta"] == pytest.approx(0.7 * 20e9, rel=0.05)  # one thread's share of the memory
-    assert 0.5 <= found["half_bytes"] / found["little_bytes"] <= 0.6
+from tests.hierarchies import CPU, FP64, GPU, measured, near, of, profile
 
 
 def test_the_profile_is_valid_and_comes_back_from_json() -> None:
