@@ -11,7 +11,8 @@ import numpy as np
 from bench.gpu import blaslt
 from bench.gpu.products import PRODUCTS, Product, decoded
 from kernels.encoding import encoded, item_type
-from tests.fake_cupy import CUBLASError, FakeGpu, Stream, integer, view
+from tests.fake_cupy import CUBLASError, Stream, integer, view
+from tests.fake_gpu import FakeGpu
 
 HANDLE = 0x5EED
 

@@ -11,7 +11,8 @@ import types
 import numpy as np
 
 from kernels import collective
-from tests.fake_cupy import FakeGpu, view
+from tests.fake_cupy import view
+from tests.fake_gpu import FakeGpu
 
 ITEM = 4
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from kernels import chases, launch, working_sets
-from tests.fake_cupy import FakeGpu, view
+from tests.fake_cupy import view
+from tests.fake_gpu import FakeGpu
 
 FLOAT, WORD = np.float32, np.uint64
 

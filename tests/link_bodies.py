@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from tests.fake_cupy import FakeGpu, view
+from tests.fake_cupy import view
+from tests.fake_gpu import FakeGpu
 
 STEP = 2e-5
 """Seconds that the pipeline's functions take for a multiply-add on each item of a MiB."""

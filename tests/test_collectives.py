@@ -20,7 +20,7 @@ from bench.planning.plan import plan
 from bench.planning.planned import TOGETHER
 from bench.profile.records import Point, Precision
 from kernels import KERNELS, collective
-from tests.fake_cupy import FakeGpu
+from tests.fake_gpu import FakeGpu
 from tests.fake_nccl import Nccl
 from tests.test_cuda_backend import Board, device, no_threads_are_left
 from tests.test_cuda_backend import backend as backend

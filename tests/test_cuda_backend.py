@@ -21,7 +21,8 @@ from kernels import CUDA, KERNELS, encoding, tensor
 from kernels.mix import cuda_points
 from kernels.spec import CudaForm
 from tests.fake_cublas import FakeCublas
-from tests.fake_cupy import FakeGpu, fake_cupy
+from tests.fake_cupy import fake_cupy
+from tests.fake_gpu import FakeGpu
 from tests.shim.host import Host, build
 
 SMS, BLOCKS_PER_SM, BLOCK = 2, 2, 256

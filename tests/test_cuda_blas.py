@@ -18,7 +18,8 @@ from bench.gpu.faults import ContextLost
 from bench.gpu.products import FP4, PRODUCTS, decoded
 from bench.profile.records import Point, Precision
 from tests.fake_cublas import FakeCublas, FakeLt
-from tests.fake_cupy import FakeGpu, Stream, fake_cupy
+from tests.fake_cupy import Stream, fake_cupy
+from tests.fake_gpu import FakeGpu
 from tests.test_cuda_backend import Board, device
 
 PRECISIONS = {

@@ -11,7 +11,8 @@ from bench.backends.cuda import CudaBackend
 from bench.errors import DeviceError
 from bench.gpu.batches import PATIENCE, QUEUED, Batches, Task
 from bench.gpu.engine import Engine
-from tests.fake_cupy import FakeGpu, Stream
+from tests.fake_cupy import Stream
+from tests.fake_gpu import FakeGpu
 from tests.test_cuda_backend import Board, device, held, stream
 from tests.test_cuda_backend import backend as backend
 from tests.test_cuda_backend import gpu as gpu

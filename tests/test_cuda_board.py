@@ -18,7 +18,8 @@ from bench.gpu import described
 from bench.gpu.engine import Engine
 from bench.planning.planned import Planned
 from bench.running.measure import Session
-from tests.fake_cupy import FakeGpu, entries_launched
+from tests.fake_cupy import entries_launched
+from tests.fake_gpu import FakeGpu
 from tests.test_cuda_backend import Board, chain, device, stream
 from tests.test_cuda_backend import backend as backend
 from tests.test_cuda_backend import gpu as gpu

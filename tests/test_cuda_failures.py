@@ -10,7 +10,7 @@ from bench.gpu.engine import Engine
 from bench.gpu.faults import ContextLost, translated
 from bench.planning.planned import Planned
 from bench.running.measure import Session
-from tests.fake_cupy import CUDARuntimeError, FakeGpu
+from tests.fake_gpu import CUDARuntimeError, FakeGpu
 from tests.test_cuda_backend import backend as backend
 from tests.test_cuda_backend import gpu as gpu
 from tests.test_cuda_backend import no_threads_are_left as no_threads_are_left

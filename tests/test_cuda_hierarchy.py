@@ -19,7 +19,7 @@ from bench.profile.records import Point, Precision
 from bench.running.measure import Session
 from kernels import CUDA, chases, working_sets
 from tests import hierarchy_bodies as does
-from tests.fake_cupy import FakeGpu
+from tests.fake_gpu import FakeGpu
 from tests.test_cuda_backend import BLOCKS_PER_SM, SMS, device, no_threads_are_left
 from tests.test_cuda_backend import backend as backend
 from tests.test_cuda_backend import gpu as gpu

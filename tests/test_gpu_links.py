@@ -26,7 +26,8 @@ from bench.planning.plan import plan
 from bench.profile.records import Point, Precision
 from bench.running.measure import Session
 from tests import link_bodies
-from tests.fake_cupy import CALL, LATENCY, RATES, CUDARuntimeError, FakeGpu
+from tests.fake_cupy import LATENCY, RATES
+from tests.fake_gpu import CALL, CUDARuntimeError, FakeGpu
 from tests.test_cuda_backend import backend as backend
 from tests.test_cuda_backend import gpu as gpu
 from tests.test_cuda_backend import no_threads_are_left

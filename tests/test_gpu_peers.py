@@ -14,7 +14,8 @@ from bench.gpu.engine import Engine
 from bench.gpu.peers import pair_of
 from bench.profile.records import Point
 from tests import link_bodies
-from tests.fake_cupy import LATENCY, RATES, FakeGpu
+from tests.fake_cupy import LATENCY, RATES
+from tests.fake_gpu import FakeGpu
 from tests.test_cuda_backend import Board, device
 from tests.test_cuda_backend import backend as backend
 from tests.test_cuda_backend import gpu as gpu

@@ -23,7 +23,8 @@ from bench.planning.plan import plan
 from bench.profile.records import Point, Precision
 from kernels import CUDA, KERNELS, overlap
 from tests import link_bodies
-from tests.fake_cupy import FakeGpu, Stream
+from tests.fake_cupy import Stream
+from tests.fake_gpu import FakeGpu
 from tests.test_cuda_backend import backend as backend
 from tests.test_cuda_backend import gpu as gpu
 from tests.test_cuda_backend import no_threads_are_left

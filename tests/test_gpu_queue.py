@@ -11,7 +11,7 @@ from bench.gpu import visible
 from bench.gpu.batches import PATIENCE, Batches, Task
 from bench.gpu.engine import Engine
 from bench.profile.records import Point, Precision
-from tests.fake_cupy import FakeGpu
+from tests.fake_gpu import FakeGpu
 from tests.test_cuda_backend import Board, device, held, no_threads_are_left
 from tests.test_cuda_backend import gpu as gpu
 
