@@ -16,9 +16,8 @@ import pytest
 from bench.backends.cpu import CpuBackend
 from bench.errors import DeviceError, VerificationError
 from bench.links import loopback
-from bench.planning import link_points
-from bench.profile.records import Point, Precision, Sample
-from bench.running.measure import Session
+from bench.profile.records import Point, Precision
+from tests.sampling import sampled
 
 FP64 = Precision.of("fp64")
 KIB, MIB = 1 << 10, 1 << 20
@@ -28,12 +27,6 @@ TOP = Path(__file__).resolve().parent.parent
 @pytest.fixture(scope="module")
 def backend() -> CpuBackend:
     return CpuBackend()
-
-
-def sampled(backend: CpuBackend, point: Point) -> Sample:
-    """The point as a round measures it, quickly."""
-    planned = link_points.Planned(point, 1, 0.1, 0.5, -1.0, 1e-4, 1e-3, 3)
-    return Session(backend, 1, 1).sample(planned, 0)
 
 
 def message(variant: str, access: str = "send", size: int = KIB) -> Point:

@@ -9,9 +9,8 @@ from bench.backends.cpu import CpuBackend
 from bench.errors import DeviceError, VerificationError
 from bench.links import team_start
 from bench.native import fork_join, jit
-from bench.planning import link_points
-from bench.profile.records import Point, Precision, Sample
-from bench.running.measure import Session
+from bench.profile.records import Point, Precision
+from tests.sampling import sampled
 
 FP64 = Precision.of("fp64")
 KIB = 1 << 10
@@ -20,12 +19,6 @@ KIB = 1 << 10
 @pytest.fixture(scope="module")
 def backend() -> CpuBackend:
     return CpuBackend()
-
-
-def sampled(backend: CpuBackend, point: Point) -> Sample:
-    """The point as a round measures it, quickly."""
-    planned = link_points.Planned(point, 1, 0.1, 0.5, -1.0, 1e-4, 1e-3, 3)
-    return Session(backend, 1, 1).sample(planned, 0)
 
 
 def launched(kernel: str, variant: str = "team", threads: int = 1, **sizes: int) -> Point:
