@@ -20,16 +20,15 @@ from bench import links
 from bench.backends.cpu import CpuBackend
 from bench.errors import DeviceError, ResourceError, UsageError, VerificationError
 from bench.links import scratch, storage
-from bench.planning import link_points
 from bench.planning.plan import PRESETS, plan
 from bench.planning.timebox import Ledger
-from bench.profile.records import Point, Precision, Sample
+from bench.profile.records import Point, Precision
 from bench.running import opening
-from bench.running.measure import Session
 from kernels import KERNELS, link
 from tests.counting import Array
 from tests.fake_device import FAKE, FakeBackend
 from tests.perf import links as race
+from tests.sampling import sampled
 
 FP64 = Precision.of("fp64")
 KIB, MIB = 1 << 10, 1 << 20
@@ -58,12 +57,6 @@ def a_link(kernel: str, variant: str, level: str, access: str, size: int, **othe
 
 def file_point(variant: str = "buffered", access: str = "read", size: int = 64 * KIB) -> Point:
     return a_link("storage", variant, "page cache" if variant == "buffered" else "storage", access, size)
-
-
-def sampled(backend: CpuBackend, point: Point) -> Sample:
-    """The point as a round measures it, quickly."""
-    planned = link_points.Planned(point, 1, 0.1, 0.5, -1.0, 1e-4, 1e-3, 3)
-    return Session(backend, 1, 1).sample(planned, 0)
 
 
 # kernels
