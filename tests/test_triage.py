@@ -28,21 +28,12 @@ from tests.triaged import (
     diagnosed,
     failing,
     fp32_chain,
-    healthy,
     of,
     slower,
     where,
 )
-
-
-@pytest.fixture(scope="module")
-def gpu() -> Log:
-    return healthy("gpu-small")
-
-
-@pytest.fixture(scope="module")
-def cpu() -> Log:
-    return healthy("small-cpu")
+from tests.triaged import cpu as cpu
+from tests.triaged import gpu as gpu
 
 
 @pytest.mark.slow

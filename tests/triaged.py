@@ -54,6 +54,16 @@ def healthy(name: str) -> Log:
         return measured(Path(folder), name, families)
 
 
+@pytest.fixture(scope="module")
+def gpu() -> Log:
+    return healthy("gpu-small")
+
+
+@pytest.fixture(scope="module")
+def cpu() -> Log:
+    return healthy("small-cpu")
+
+
 def diagnosed(log: Log, change: Change = lambda s: s, **facts: Any) -> list[Finding]:
     """Findings of the run with every sample changed, its wall time with it; facts: of the device."""
     device = {**log.header["device"], "facts": {**log.header["device"]["facts"], **facts}}
