@@ -13,10 +13,11 @@ from bench.backends.simulation.truth import truth_of
 from bench.fitting import alpha_beta, level_names, levels, parallelism, pipelining, swept
 from bench.fitting.pooled import Pooled
 from bench.planning import sizes
+from bench.planning.gpu_budget import BUDGETS
 from bench.planning.plan import plan
 from bench.profile.records import Interval, Point, Precision, Repetitions, Sample
 from tests.fake_device import FAKE, FakeBackend
-from tests.level_evaluation import _round, judge, truth
+from tests.level_evaluation import _round, is_gpu, judge, truth
 
 KIB, MIB = 1 << 10, 1 << 20
 GRID = [4 * KIB * 2 ** (i / 4) for i in range(64)]
@@ -137,6 +138,14 @@ def test_random_devices_are_found_and_never_named_wrongly() -> None:
     assert sum(r.wrong for r in results) == 0
     assert sum(r.found for r in results) >= 0.95 * sum(r.there for r in results)
     assert sum(r.named for r in results) >= 0.95 * sum(r.there for r in results)
+
+
+def test_the_standard_sweep_of_a_gpu_finds_the_levels_of_random_ones() -> None:
+    budget = BUDGETS["standard"]
+    gpus = [values for values in map(truth, range(60)) if is_gpu(values)]
+    results = [judge(values, budget.detail_rounds, budget.sets) for values in gpus]
+    assert len(results) >= 20 and sum(r.wrong for r in results) == 0
+    assert sum(r.found == r.there for r in results) >= 0.95 * len(results), "one set an octave: 0.80"
 
 
 SIZES = [float(1 << k) for k in range(10, 31)]
