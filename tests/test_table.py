@@ -227,6 +227,14 @@ def test_heading_reads_what_a_run_records() -> None:
     assert heading.title(bare) == ("unnamed device", "")
 
 
+def test_conditions_wrap_and_none_is_cut() -> None:
+    made = synthetic_profile()
+    many = {f"reading {i}": "steady" for i in range(12)}
+    text = render(replace(made, conditions=({**made.conditions[0], **many},)))
+    words = " ".join(text.split())
+    assert all(f"reading {i} steady" in words for i in range(12)) and "…" not in text.split("fp64")[0]
+
+
 def test_conditions_are_one_line_of_ranges() -> None:
     said = heading.conditions(synthetic_profile())
     assert said == "5 rounds · load 0.10 to 0.50 · stolen 0.4 % · clock 2.90 GHz · memory available 13 GiB"

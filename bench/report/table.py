@@ -63,9 +63,7 @@ def _head(profile: Profile, width: int) -> Iterable[Text | Table]:
         yield Text(heading.SIMULATED, style="bold magenta")
     gap = width - len(left) - len(right)
     yield Text(left + " " * gap + right if gap > 1 else f"{left}\n{right}", style="bold")
-    line = Text(f"conditions: {heading.conditions(profile)}", style="dim")
-    line.truncate(width, overflow="ellipsis")
-    yield line
+    yield Text(f"conditions: {heading.conditions(profile)}", style="dim")
 
 
 def _short(profile: Profile) -> Iterable[Text | Table]:
