@@ -134,7 +134,7 @@ def _in_children(jobs: Sequence[Job], workers: int) -> Iterator[tuple[int, Resul
                 "the CUDA compiler died or was killed: audit less at once with --family and --arch"
             ) from None
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
 
 
 def _leave_ctrl_c() -> None:
