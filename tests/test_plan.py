@@ -129,7 +129,7 @@ def test_intensities_reach_from_one_fma_to_512_flop_a_byte(item: int, write_back
 
 
 def test_matrices_grow_with_the_threads_and_fit_the_memory() -> None:
-    assert sizes.matrix_sizes(2, 8e9, dense=True) == [256, 512, 1024, 1536]
+    assert sizes.matrix_sizes(2, 8e9, dense=True) == [256, 512, 1024]
     assert max(sizes.matrix_sizes(256, 1e12, dense=True)) == 8192
     assert max(sizes.matrix_sizes(256, 1e9, dense=True)) == 1024
 

@@ -9,7 +9,7 @@ from itertools import product
 from bench.fitting.intervals import CAP_CACHE, CAP_PI, MEDIAN, P75, memory_cap
 from bench.planning import sizes
 from bench.planning.planned import Planned
-from bench.planning.points import CAP_CURVE, VISITS, Draft
+from bench.planning.points import CAP_CURVE, LEAST, VISITS, Draft
 from bench.profile.records import Point, Precision
 
 CACHE = {"read": "none", "write": "ordinary", "update": "ordinary", "copy": "ordinary"}
@@ -66,9 +66,9 @@ def _working_set(draft: Draft, point: Point) -> Planned:
     tune = draft.choice(f"{point.kernel}/{point.precision.label}{own}", point.scope)
     if not flat:
         return _swept_in_passes(draft, Planned(point, 2, CAP_CACHE, MEDIAN, 0.01, 2e-3, 0.016, 6, tune=tune))
-    visits = VISITS["cache"][draft.detail] // (1 if read else 2 if point.scope == "all" else 4) or 1
+    visits, least = VISITS["cache read" if read else "cache"][draft.detail], LEAST["cache"][draft.detail]
     priority = 0 if read else 1
-    return Planned(point, priority, CAP_CACHE, MEDIAN, 0.01, 2e-3, 0.024, 6, tune=tune, visits=visits)
+    return Planned(point, priority, CAP_CACHE, MEDIAN, 0.01, 2e-3, 0.024, least, tune=tune, visits=visits)
 
 
 def _swept_in_passes(draft: Draft, planned: Planned) -> Planned:

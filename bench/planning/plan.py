@@ -63,8 +63,9 @@ WRITERS: dict[str, Callable[[Draft], None]] = {
 """Who writes the points of a family of a CPU, in this order; fma and workloads need more than the draft."""
 
 
-BESIDE = ("latency", "scaling", "launch", "link", "overlap")
-"""Families on which no placement of a workload rests; nor does one on sweeps over working sets."""
+BESIDE = ("scaling", "launch", "overlap")
+"""Families that are no ceilings and on which no placement rests; nor does one on sweeps over working sets
+and on chases of several chains."""
 
 BESIDE_ROUNDS = 3
 """Rounds that measure them on a CPU, but in the full preset: five would take a third of three minutes."""
@@ -159,8 +160,10 @@ def _fill(draft: Draft, asked: Sequence[str], names: Sequence[str], workloads: S
 def _few_rounds(draft: Draft) -> None:
     """Unless all is measured, what stands beside the roof is measured in the first rounds only."""
     for key, planned in draft.points.items() if draft.detail < 2 else ():
-        swept = planned.point.family == "cache" and "plateau" not in planned.point.sizes
-        if swept or planned.point.family in BESIDE:
+        point = planned.point
+        swept = point.family in ("cache", "latency") and "plateau" not in point.sizes
+        crowd = point.family == "latency" and point.variant != "1 chain"
+        if swept or crowd or point.family in BESIDE:
             draft.points[key] = replace(planned, times=planned.times or BESIDE_ROUNDS)
 
 

@@ -13,9 +13,20 @@ from bench.planning.planned import Planned, Preset
 from bench.profile.records import Point, Precision
 from kernels.spec import ITEM_BYTES
 
-VISITS = {"fma": (3, 6, 6), "stream": (2, 3, 3), "cache": (2, 4, 4)}
-"""Visits a round to a ceiling, by family and detail: on a shared machine moments of 20 ms differ by 10 %,
-blocks of seconds by 1 % (pi), so a round spreads what it spends."""
+VISITS = {
+    "fma": (3, 8, 8),
+    "stream": (2, 5, 5),
+    "stream on one core": (1, 3, 3),
+    "mix": (1, 2, 2),
+    "gemm": (1, 5, 5),
+    "cache read": (2, 8, 8),
+    "cache": (1, 5, 5),
+}
+"""Visits a round to a point, by what it measures and detail: on a shared machine a CPU is lost to others for
+0.03 to 3 s at a time, so a round spreads what it spends on a ceiling over many short visits."""
+
+LEAST = {"fma": (5, 5, 5), "stream": (5, 3, 3), "mix": (6, 3, 3), "gemm": (5, 2, 2), "cache": (6, 4, 4)}
+"""Clean repetitions that each visit has at least, by family and detail."""
 
 CAP_CURVE = 0.10
 """Relative half-width over rounds that is good enough for a point that is no ceiling."""
@@ -70,7 +81,8 @@ def fma(draft: Draft, names: Sequence[str]) -> None:
         for scope, threads in draft.scopes[:1] if lacking else draft.scopes:
             point = Point("fma", "fma", "", Precision.of(name), scope=scope, threads=threads)
             tune = "" if lacking else draft.choice(f"fma/{name}", scope)
-            planned = Planned(point, 0, CAP_PI, P75, 0.004, 1.5e-3, 0.02, 5, tune=tune)
+            least = LEAST["fma"][draft.detail]
+            planned = Planned(point, 0, CAP_PI, P75, 0.004, 1.5e-3, 0.02, least, tune=tune)
             draft.add(replace(planned, visits=1 if lacking else VISITS["fma"][draft.detail]))
             if scope == "all" and draft.detail == 2 and not lacking:
                 draft.add(replace(planned, regime="burst", minimum=12))
@@ -108,10 +120,10 @@ def _stream(draft: Draft, name: str, kernel: str, store: str, scope: str, thread
     point = Point("stream", kernel, "", Precision.of(name), "DRAM", access, store, scope, threads)
     point = replace(point, sizes={"bytes": sizes.array_bytes(draft.device, arrays, draft.memory)})
     tune = draft.choice(f"{shared}/{name}/{store}", scope)
-    priority, least = (0 if scope == "all" else 1), 16.0 * sizes.MIB
-    cap = memory_cap(draft.device.state)
-    visits = VISITS["stream"][draft.detail] if scope == "all" else 1 + (draft.detail > 0)
-    return Planned(point, priority, cap, MEDIAN, 0.02, 8e-3, 0.05, 5, least, tune=tune, visits=visits)
+    priority, moved = (0 if scope == "all" else 1), 16.0 * sizes.MIB
+    cap, least = memory_cap(draft.device.state), LEAST["stream"][draft.detail]
+    visits = VISITS["stream" if scope == "all" else "stream on one core"][draft.detail]
+    return Planned(point, priority, cap, MEDIAN, 0.02, 8e-3, 0.05, least, moved, tune=tune, visits=visits)
 
 
 MIX = (("mix-read-only", "read", "none"), ("mix-in-place", "update", "ordinary"))
@@ -137,8 +149,9 @@ def mix(draft: Draft) -> None:
                 side = "low" if count < KNEE else "knee"
                 point = Point("mix", kernel, "", Precision.of(name), "DRAM", access, store, scope, threads)
                 point = replace(point, sizes={"bytes": size, "fma": count})
-                tune, visits = f"{kernel}/{name}/{side}/{scope}", 1 + (draft.detail > 0)
-                planned = Planned(point, 1, CAP_CURVE, MEDIAN, 0.015, 4e-3, 0.04, 6, tune=tune, visits=visits)
+                tune, least = f"{kernel}/{name}/{side}/{scope}", LEAST["mix"][draft.detail]
+                planned = Planned(point, 1, CAP_CURVE, MEDIAN, 0.015, 4e-3, 0.04, least, tune=tune)
+                planned = replace(planned, visits=VISITS["mix"][draft.detail])
                 draft.add(planned, tuned_here=count == TUNED_AT[side])
                 if dense and index == 0 and scope == "all" and count in TUNED_AT.values():
                     _short(draft, planned)
@@ -169,9 +182,10 @@ def gemm(draft: Draft) -> None:
         point = Point("gemm", "gemm", "square", Precision.of(name, "library"), "DRAM")
         point = replace(point, scope=scope, threads=threads)
         for n in found:
-            visits = 2 if draft.detail and n >= BIG_MATRIX else 1
+            big = draft.detail if n >= BIG_MATRIX else 0
             square = replace(point, sizes={"m": n, "n": n, "k": n})
-            draft.add(Planned(square, 1, CAP_PI, P75, 0.01, 4e-3, 0.08, 5, visits=visits))
+            planned = Planned(square, 1, CAP_PI, P75, 0.01, 4e-3, 0.08, LEAST["gemm"][big])
+            draft.add(replace(planned, visits=VISITS["gemm"][big]))
         for m, n, k in sizes.oblong_matrices(draft.memory) if draft.detail and scope == "all" else ():
             oblong = replace(point, variant="oblong", sizes={"m": m, "n": n, "k": k})
             draft.add(Planned(oblong, 1, CAP_PI, P75, 0.02, 1e-3, 0.03, 8, times=FEW_ROUNDS))

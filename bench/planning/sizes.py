@@ -176,7 +176,7 @@ def fma_counts(item_bytes: int, write_back: bool, dense: bool, top: float = 512.
 
 def matrix_sizes(threads: int, memory: float, dense: bool) -> list[int]:
     """Square GEMM sizes n; the largest grows with the threads so that each has work to do."""
-    largest = 256 * max(6, min(32, round(6 * math.sqrt(threads / 2))))
+    largest = 256 * max(4, min(32, round(4 * math.sqrt(threads / 2))))
     sizes = [256, 512, 1024, largest] if dense else [min(1024, largest), largest]
     return sorted({n for n in sizes if 3 * 8 * n * n <= MEMORY_SHARE * memory})
 
