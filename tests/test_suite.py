@@ -154,7 +154,7 @@ def test_detail_is_given_up_before_rounds_and_listed(monkeypatch: pytest.MonkeyP
     fma = Counter(s.round for s in log.samples if s.point.kernel == "fma" and s.status == "ok" and s.round)
     assert len(fma) >= 5
     gemm = Counter(s.point.key for s in log.samples if s.point.kernel == "gemm")
-    assert len(gemm) == 46 and min(gemm.values()) <= 2, "in the first round, then given up"
+    assert len(gemm) == 44 and min(gemm.values()) <= 2, "in the first round, then given up"
     assert any("measured in fewer rounds" in text for text in log.header["not_measured"])
 
 
@@ -166,7 +166,7 @@ def test_failures_do_not_stop_the_run_and_are_not_tried_for_ever(
     failed = Counter(s.point.kernel for s in log.samples if s.status == "failed" and s.round)
     assert set(failed) == {"copy", "triad"}
     per_point = Counter(s.point.key for s in log.samples if s.status == "failed" and s.round)
-    assert max(per_point.values()) == 3, "all visits of one round, then never again"
+    assert max(per_point.values()) == 5, "all visits of one round, then never again"
     assert sum(s.status == "ok" and s.point.kernel == "read" for s in log.samples) > 10
 
 
