@@ -144,6 +144,7 @@ class Expect:
     share:      least share of all instructions of the hot loop that `opcodes` make up, 0 where none is asked
     load_bits:  width that every global load and store of the bulk data must have, 0 where there is none
     registers:  most registers a thread may use;  forbidden: opcodes that must not occur (spills never may)
+    in_flight:  loads of the bulk data that must be under way before any of them is waited for
     """
 
     opcodes: Mapping[str, int]
@@ -152,6 +153,7 @@ class Expect:
     load_bits: int = 0
     registers: int = 255
     forbidden: tuple[str, ...] = ()
+    in_flight: int = 0
 
 
 @dataclass(frozen=True)

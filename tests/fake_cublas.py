@@ -45,7 +45,7 @@ class FakeCublas:
     """As cupy.cuda.cublas, of which only what is used exists."""
 
     def __init__(self, gpu: FakeGpu, broken: bool = False) -> None:
-        self.gpu, self.broken = gpu, broken
+        self.gpu, self.broken, self.seconds = gpu, broken, 1e-4
         self.set: dict[str, int] = {}
         self.calls: list[tuple[Any, ...]] = []
 
@@ -108,14 +108,20 @@ class FakeCublas:
         multiply(self.gpu, kind, (m, n, k), (a, b, c), bool(transa))
         if self.broken:
             view(c, kind.output_bytes)[:] ^= 0x55
-        self.gpu.queue(1e-4, "gemmEx")
+        self.gpu.queue(self.seconds, "gemmEx")
 
 
 class FakeLt:
-    """libcublasLt.so as ctypes shows it; `speeds`: seconds of each algorithm, None for one that fails."""
+    """libcublasLt.so as ctypes shows it; `speeds`: seconds of each algorithm, None for one that fails.
+
+    refusal: status of an algorithm that fails;  none: status where there is none at all
+    """
+
+    version = 130102
 
     def __init__(self, gpu: FakeGpu, speeds: tuple[float | None, ...] = (3e-4, 1e-4, None)) -> None:
         self.gpu, self.speeds = gpu, speeds
+        self.refusal, self.none = 14, 15
         self.objects: dict[int, dict[Any, Any]] = {}
         self.numbers = itertools.count(1)
         self.launched: list[int] = []
@@ -123,7 +129,7 @@ class FakeLt:
             setattr(self, name, self._checked(name, types))
 
     def cublasLtGetVersion(self) -> int:
-        return 130102
+        return self.version
 
     @property
     def left(self) -> list[str]:
@@ -156,7 +162,7 @@ class FakeLt:
     def _MatmulAlgoGetHeuristic(self, name: str, *args: Any) -> int:
         found, count = args[8], args[9]._obj
         if not self.speeds:
-            return 15
+            return self.none
         for place in range(min(args[7], len(self.speeds))):
             found[place].algorithm[0], found[place].workspace = place, 1 << 20
         count.value = min(args[7], len(self.speeds))
@@ -177,7 +183,7 @@ class FakeLt:
         self._scales(kind, described, m, n, k)
         self.gpu.call("matmul")
         if self.speeds[place] is None:
-            return 14
+            return self.refusal
         self.launched.append(place)
         multiply(self.gpu, kind, (m, n, k), (a.value, b.value, d.value), True)
         self.gpu.queue(self.speeds[place] or 0.0, "matmul")

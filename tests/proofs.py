@@ -27,7 +27,8 @@ Written by `python -m tests.proofs` from `kernels.CUDA`; a test compares it with
 
 - **audit**: compiled for every architecture it exists on (all: sm_70 to sm_121), its machine code holds
   what its `Expect` says: opcodes counted exactly, width of loads and stores, share of the hot loop,
-  registers, no spill (`python -m bench audit`, no GPU needed; mutations in `tests/test_cuda_spoiled.py`).
+  loads in flight, registers, no spill (`python -m bench audit`, no GPU needed; mutations in
+  `tests/test_cuda_spoiled.py`).
 - **numerics**: compiled by g++ through `tests/shim/`, run thread by thread, equal to its NumPy reference: to
   the last bit for fma and mix, whose references round as a device does (`tests/test_shim.py`).
 - **cost**: the same with counting numbers: FLOP, bytes loaded and bytes stored equal the declared work
@@ -35,7 +36,7 @@ Written by `python -m tests.proofs` from `kernels.CUDA`; a test compares it with
 - **simulator**: an independent Numba body of the same kernel runs in Numba's CUDA simulator and equals the
   reference (`tests/test_numba_cuda.py`); on a GPU `run --cross-check` compares the two.
 - **GPU**: on a device each function is compared with its reference before it is timed, and is not timed
-  if it differs; `make gpu-check` adds timing and doubling tests.
+  if it differs; `make gpu-check` adds timing, doubling and layout tests.
 
 No barrier and no inline PTX runs on a CPU: matrix instructions, working sets and pointer chases have the
 audit (spoiled on purpose in `tests/test_cuda_spoiled_hierarchy.py`) and the check on the GPU, which stand-ins

@@ -106,7 +106,9 @@ def test_a_thin_loop_is_caught_and_pacing_no_ops_are_not() -> None:
     dense = Expect({"FFMA": 8}, share=0.7)
     assert misses(chain(8, "0x1", ("NOP",) * 20), dense) == []
     thin = misses(chain(8, "0x1", ("MOV R9, R8",) * 2), dense)
-    assert thin == ["expected 70.0% of the hot loop to be FFMA, found 61.5% beside 2 MOV, 1 UIADD3, 1 UISETP"]
+    assert thin == [
+        "expected 70.0 % of the hot loop to be FFMA, found 61.5 % beside 2 MOV, 1 UIADD3, 1 UISETP"
+    ]
 
 
 def test_chains_are_asked_for_more_on_sm_90() -> None:
@@ -174,6 +176,30 @@ def test_a_result_of_a_persistent_grid_may_be_narrow_and_a_store_of_a_stream_may
     assert misses(only_function(*body), one, grid="persistent") == []
     wide = ["expected 128-bit loads and stores, found 1 STG.E of 32 bits"]
     assert misses(only_function(*body), one, grid="cover") == wide
+
+
+LOADS = ("LDG.E.128 R12, desc[UR4][R2.64]", "LDG.E.128 R16, desc[UR4][R2.64+0x10]")
+
+
+@pytest.mark.parametrize(
+    ("body", "in_flight"),
+    [
+        ((*LOADS, "FADD R4, R13, R4"), 2),
+        ((LOADS[0], "FADD R4, R13, R4", LOADS[1]), 1),
+        ((LOADS[0], "FADD R4, R11, R4", LOADS[1]), 2),
+        ((LOADS[0], "LDG.E.128 R12, desc[UR4][R2.64+0x10]"), 1),
+        ((LOADS[0], "LDG.E.128 R16, desc[UR4][R14.64]"), 1),
+        (("LDG.E R10, desc[UR4][R8.64]", *LOADS), 2),
+    ],
+    ids=["together", "used between", "another register", "the same place", "its address", "a factor"],
+)
+def test_loads_in_flight_are_those_before_the_first_that_is_waited_for(
+    body: tuple[str, ...], in_flight: int
+) -> None:
+    function = only_function(*ADDRESS, *body)
+    wanted = Expect({r"LDG\.E\.128": 2}, loop=False, in_flight=2)
+    said = [] if in_flight == 2 else ["expected 2 loads before the first is waited for, found 1"]
+    assert misses(function, wanted) == said
 
 
 @pytest.mark.parametrize(

@@ -260,11 +260,11 @@ def matrix(kernel: str, variant: str) -> Point:
     return Point("tensor", kernel, variant, Precision("bf16", "fp32", "fp32", "matrix"), scope="device")
 
 
-def stand_in(form: CudaForm, wrong: float = 0.0) -> Callable[..., None]:
+def stand_in(form: CudaForm, wrong: float = 0.0, purpose: str = "check") -> Callable[..., None]:
     """Writes what the reference expects of the check, with `wrong` added to the last thread."""
 
     def run(grid: int, block: int, a: int, b: int, c: int, s: int, n: int, count: int) -> None:
-        of_b, of_s = (make(np, form, "check") for make in (tensor.operands, tensor.start))
+        of_b, of_s = (make(np, form, purpose) for make in (tensor.operands, tensor.start))
         want = tensor.expected(np, form, of_b, of_s, n, count).astype(np.float32)
         want[-1] += wrong
         ctypes.memmove(a, want.ctypes.data, want.nbytes)
@@ -282,6 +282,29 @@ def test_wgmma_is_compiled_for_its_target_and_given_its_memory(gpu: FakeGpu, bac
     gpu.bodies[form.entry] = stand_in(form, 1.0)
     with pytest.raises(VerificationError, match=r"bf16>fp32 matrix wgmma"):
         backend.verify(prepared)
+
+
+def on_fake_gpu(address: int, like: Any) -> Any:
+    """Memory of the fake GPU as an array of that type and shape."""
+    raw = (ctypes.c_uint8 * like.nbytes).from_address(address)
+    return np.ctypeslib.as_array(raw).view(like.dtype).reshape(like.shape)
+
+
+def test_a_layout_is_checked_on_operands_that_all_differ(gpu: FakeGpu, backend: CudaBackend) -> None:
+    (form,) = [f for f in CUDA["tensor"].forms if f.entry == "wgmma_bf16_f32"]
+    point, right = matrix("wgmma", "m64n256k16 b128"), stand_in(form, purpose="layout")
+    seen: list[Any] = []
+
+    def looking(grid: int, block: int, a: int, b: int, *words: int) -> None:
+        seen.append(on_fake_gpu(b, tensor.operands(np, form, "layout")).copy())
+        right(grid, block, a, b, *words)
+
+    gpu.bodies[form.entry] = looking
+    backend.bodies.check_layout(point)
+    assert len(seen) == 1 and np.array_equal(seen[0], tensor.operands(np, form, "layout"))
+    gpu.bodies[form.entry] = stand_in(form, 1.0, "layout")
+    with pytest.raises(VerificationError, match="wgmma by the layout of its operands"):
+        backend.bodies.check_layout(point)
 
 
 def test_only_letters_of_an_architecture_are_asked_for(gpu: FakeGpu) -> None:

@@ -12,13 +12,17 @@ import pytest
 from bench.backends.cuda import CudaBackend
 from bench.errors import DeviceError, VerificationError
 from bench.gpu import blaslt
+from bench.gpu.batches import QUEUED
 from bench.gpu.blas import settings, version
+from bench.gpu.bodies import MOST_LAUNCHES
 from bench.gpu.engine import Engine
 from bench.gpu.faults import ContextLost
 from bench.gpu.products import FP4, PRODUCTS, decoded
+from bench.planning.planned import Planned
 from bench.profile.records import Point, Precision
+from bench.running.measure import Session
 from tests.fake_cublas import FakeCublas, FakeLt
-from tests.fake_cupy import Stream, fake_cupy
+from tests.fake_cupy import CUBLASError, Stream, fake_cupy
 from tests.fake_gpu import FakeGpu
 from tests.test_cuda_backend import Board, device
 
@@ -137,6 +141,17 @@ def test_products_run_on_the_stream_that_is_timed(machine: Machine) -> None:
         assert Stream.current is machine.backend.engine.stream
 
 
+def test_small_products_lie_in_the_queue_and_are_not_timed_as_the_host_queues_them(machine: Machine) -> None:
+    machine.blas.seconds = 1e-6
+    prepared = machine.backend.prepare(product("fp16", "cublas", 64, 64, 64))
+    assert prepared.most < QUEUED
+    taken = machine.backend.measure(prepared, prepared.most, 3)
+    assert not prepared.facts["host_bound"]
+    assert taken.seconds == pytest.approx([prepared.most * 1e-6] * 3, rel=1e-3)
+    large = machine.backend.prepare(product("fp16", "cublas", 1024, 1024, 1040))
+    assert large.most == MOST_LAUNCHES
+
+
 def test_zeros_are_a_variant_of_their_own(machine: Machine) -> None:
     prepared = machine.backend.prepare(product("bf16", "cublas", operands="zeros"))
     machine.backend.verify(prepared)
@@ -156,15 +171,61 @@ def test_the_fastest_algorithm_that_runs_is_kept(machine: Machine) -> None:
     assert machine.lt.launched == [1], "chosen once a product, not for each point"
 
 
+def sampled(machine: Machine, point: Point) -> tuple[str, str]:
+    """Status and reason of the sample that a run would keep."""
+    found = Session(machine.backend, 1, 1).sample(Planned(point, 0, 0.02, 0.5, 0.01, 1e-3, 0.01, 2), 1)
+    return found.status, found.reason
+
+
 @pytest.mark.parametrize(
-    ("speeds", "words"),
-    [((), "no algorithm for fp8>fp32 library 256 x 128 x 384"), ((None, None), "that runs on this GPU")],
+    ("name", "speeds", "statuses", "words"),
+    [
+        ("fp4", (), (15, 0), "this cublasLt has no algorithm for fp4>fp32 library 256 x 128 x 384 on"),
+        ("fp8", (), (0, 0), "this cublasLt has no algorithm for fp8>fp32 library 256 x 128 x 384 on"),
+        ("bf16", (), (8, 0), "no algorithm for bf16>fp32 library 256 x 128 x 384"),
+        ("fp8", (None, None), (0, 15), "that runs on this GPU (cublasLtMatmul: not supported)"),
+        ("fp16", (None,), (0, 8), "that runs on this GPU (cublasLtMatmul: not on this GPU)"),
+    ],
 )
-def test_a_product_without_algorithm_says_so(machine: Machine, speeds: Any, words: str) -> None:
-    machine.lt.speeds = speeds
-    with pytest.raises(DeviceError, match=words):
-        machine.backend.prepare(product("fp8", "cublaslt"))
+def test_a_product_without_algorithm_is_a_skip_with_its_reason(
+    machine: Machine, name: str, speeds: Any, statuses: tuple[int, int], words: str
+) -> None:
+    machine.lt.speeds, (machine.lt.none, machine.lt.refusal) = speeds, statuses
+    status, reason = sampled(machine, product(name, "cublaslt"))
+    assert status == "skipped" and words in reason
     assert machine.lt.left == [], "what was made is destroyed"
+
+
+def test_a_library_that_is_older_than_a_type_does_not_have_it(machine: Machine) -> None:
+    machine.lt.version = 120605
+    status, reason = sampled(machine, product("fp4", "cublaslt"))
+    assert (status, reason) == ("skipped", "this is cublasLt 12.6.5: fp4 products begin with 12.8.0")
+    assert [sampled(machine, product(name, "cublaslt"))[0] for name in ("fp8", "bf16")] == ["ok", "ok"]
+
+
+def test_algorithms_that_break_are_a_failure_and_not_something_that_is_lacking(machine: Machine) -> None:
+    machine.lt.speeds = (None, None)
+    status, reason = sampled(machine, product("fp8", "cublaslt"))
+    assert status == "failed" and reason.endswith("that runs on this GPU (cublasLtMatmul: internal error)")
+
+
+@pytest.mark.parametrize("words", ["CUBLAS_STATUS_NOT_SUPPORTED", "CUBLAS_STATUS_ARCH_MISMATCH"])
+def test_what_cublas_does_not_make_is_a_skip_and_what_breaks_a_failure(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    def refuse(*args: Any) -> None:
+        raise CUBLASError(said)
+
+    monkeypatch.setattr(machine.blas, "gemmEx", refuse)
+    for said, status in ((words, "skipped"), ("CUBLAS_STATUS_EXECUTION_FAILED", "failed")):
+        found, reason = sampled(machine, product("fp16 sum", "cublas"))
+        assert found == status and reason.startswith("fp16 library product by cublas: ") and said in reason
+
+
+def test_further_proposals_are_tried_where_the_first_do_not_run(machine: Machine) -> None:
+    machine.lt.speeds = (None, None, None, None, 3e-4, 2e-4)
+    prepared = machine.backend.prepare(product("fp8", "cublaslt"))
+    assert prepared.facts["algorithm"] == "6 of the heuristic's"
 
 
 def test_an_algorithm_that_ends_the_context_is_no_algorithm_passed_over(machine: Machine) -> None:

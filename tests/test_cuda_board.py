@@ -128,7 +128,7 @@ def test_a_wrong_device_is_refused_before_anything_is_opened(
 
 
 def test_the_backend_needs_nothing_that_a_gpu_machine_may_lack() -> None:
-    absent = ("scipy", "psutil", "yaml", "pyarrow", "threadpoolctl", "cpuinfo", "jinja2", "pandas", "numba")
+    absent = ("scipy", "psutil", "yaml", "pyarrow", "threadpoolctl", "cpuinfo", "pandas", "numba")
     code = (
         f"import sys\nfor name in {absent}: sys.modules[name] = None\n"
         "import bench.backends.cuda, bench.gpu.blaslt\nprint(sorted(set(sys.modules) & {'cupy', 'llvmlite'}))"

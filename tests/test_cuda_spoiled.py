@@ -95,6 +95,18 @@ def test_a_removed_store_of_a_stream_is_caught() -> None:
 
 
 @needs_tools
+def test_loads_that_wait_for_each_other_are_caught() -> None:
+    """What the kernel did before: the compiler put additions between the loads."""
+    assert found(STREAMS, "read_fp32_v16_l8") == ""
+    family = spoiled(STREAMS, "__launch_bounds__(512, 1)", "__launch_bounds__(512)")
+    assert "expected 8 loads before the first is waited for, found" in found(family, "read_fp32_v16_l8")
+    family = spoiled(STREAMS, "store<CS>(to + k * blockDim.x, x[k]);", "__threadfence();")
+    between = "x[k] = load<CS>(one + k * blockDim.x);"
+    family = spoiled(family, between, between + " store<CS>(to + k * blockDim.x, x[k]);")
+    assert "expected 4 loads before the first is waited for, found 1" in found(family, "copy_fp32_v16_l4")
+
+
+@needs_tools
 def test_a_double_literal_in_an_fp32_kernel_is_caught() -> None:
     family = spoiled(FMA, "return x * m + y;", "return x * m + y * 0.9;")
     said = found(family, "fma_f32_c8")

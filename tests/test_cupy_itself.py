@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
 import os
 import subprocess
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 from bench.gpu.engine import OWN_CODE
+from bench.gpu.faults import NOT_THERE
 from bench.gpu.modules import STANDARD
 from kernels import CUDA
 
@@ -72,6 +74,14 @@ def test_every_name_is_there() -> None:
         "as bench/gpu/faults.py knows it"
     )
     assert cupy.cuda.driver.CUDADriverError.__name__ == "CUDADriverError"
+
+
+def test_what_cublas_lacks_is_said_in_the_words_that_are_known() -> None:
+    place = importlib.util.find_spec("cupy_backends.cuda.libs.cublas")
+    assert place is not None and place.origin is not None
+    code = Path(place.origin).read_bytes()
+    assert NOT_THERE and all(name.encode() in code for name in NOT_THERE)
+    assert all(word.encode() in code for words in NOT_THERE.values() for word in words)
 
 
 def test_numbers_are_passed_to_kernels_as_wide_as_they_are() -> None:

@@ -73,6 +73,16 @@ def test_a_device_has_the_fields_that_the_others_read(machine: Machine) -> None:
     assert A not in json.dumps([device.identity, device.facts]), "the UUID itself is kept nowhere"
 
 
+def test_cudas_memory_clock_of_an_integrated_gpu_is_not_believed(machine: Machine) -> None:
+    """It repeats the clock of the SMs there: a bus at that clock would be too slow for what it moves."""
+    silent = {**fake_nvml.JETSON, "nvmlDeviceGetMaxClockInfo": fake_nvml.JETSON["nvmlDeviceGetPowerUsage"]}
+    machine.has(FakeBoard(A, bus=0x10, errors=silent))
+    for integrated, clock in ((0, 2.619e9), (1, None)):
+        machine.says(gpus={A: gpu(attributes={**ATTRIBUTES, "Integrated": integrated})})
+        device = described.cuda_device("cuda:0", machine.root, {})
+        assert (device.facts["integrated"], device.facts["max_memory_clock_hz"]) == (bool(integrated), clock)
+
+
 @pytest.mark.parametrize(
     ("capability", "lacking"),
     [(75, {"tf32", "bf16", "fp8", "fp4"}), (80, {"fp8", "fp4"}), (90, {"fp4"}), (100, set())],

@@ -45,6 +45,21 @@ def test_few_launches_lie_in_the_queue_and_are_never_bound_by_the_host(gpu: Fake
     assert not batches.run(short(batches.engine, gpu, 1e-7), 100, 2).evidence["host_bound"]
 
 
+@pytest.mark.parametrize(("launches", "batches_wanted"), [(200, 5), (60, 2), (1000, 0)])
+def test_repetitions_that_the_queue_holds_are_timed_in_it_where_the_host_is_slow(
+    gpu: FakeGpu, launches: int, batches_wanted: int
+) -> None:
+    """Small copies: behind the first of them the GPU would wait for the host, whose time would be taken."""
+    batches = Batches(Engine(gpu.now))
+    found = batches.run(short(batches.engine, gpu, 1e-6), launches, 5)
+    assert held(gpu) == 1 + batches_wanted and len(found.seconds) == len(found.starts) == 5
+    if batches_wanted:
+        assert found.seconds == pytest.approx([launches * 1e-6] * 5, rel=1e-3)
+        assert not found.evidence["host_bound"] and list(found.starts) == sorted(found.starts)
+    else:
+        assert min(found.seconds[1:]) > launches * 4e-6 and found.evidence["host_bound"]
+
+
 class MemoryClock(Board):
     """Also tells its memory clock, 2.5 GHz at first and 1 GHz later."""
 

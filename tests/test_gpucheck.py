@@ -13,11 +13,11 @@ import pytest
 
 from bench.backends import Prepared, open_backend
 from bench.backends.simulated import SimulatedBackend
-from bench.errors import VerificationError
-from bench.gpucheck import by_cupy, device
-from bench.gpucheck.bed import SMALL, Bed
+from bench.errors import Unsupported, VerificationError
+from bench.gpucheck import by_cupy, device, doubling
+from bench.gpucheck.bed import SMALL, SMALL_EDGE, Bed
 from bench.gpucheck.check import FAILED, OK, SKIPPED, Check, run
-from bench.profile.records import Point, Repetitions
+from bench.profile.records import Point, Precision, Repetitions
 
 GPU = "sim:gpu-large"
 
@@ -38,7 +38,7 @@ def statuses(checks: Iterable[Check]) -> set[str]:
 def test_a_sound_device_passes(name: str, bed: Bed) -> None:
     found = list(device.CHECKS[name](bed))
     assert found and FAILED not in statuses(found)
-    needs_hardware = name in ("flush", "second stream", "fault of a child", "PyTorch")
+    needs_hardware = name in ("layouts", "flush", "second stream", "fault of a child", "PyTorch")
     assert (OK in statuses(found)) == (not needs_hardware) or name == "fault of a child"
 
 
@@ -52,12 +52,13 @@ def test_results_cover_every_family_and_say_what_is_lacking(bed: Bed) -> None:
     assert "later GPU" in lines["results gemm fp4>fp32 library"].value
 
 
-def test_results_are_checked_on_small_arrays(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[int] = []
+def test_results_are_checked_on_small_arrays_and_products(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[Any] = []
     prepare = bed.backend.prepare
-    monkeypatch.setattr(bed.backend, "prepare", lambda p: seen.append(p.sizes.get("bytes", 0)) or prepare(p))
+    monkeypatch.setattr(bed.backend, "prepare", lambda p: seen.append(p.sizes) or prepare(p))
     list(device.results(bed))
-    assert max(seen) == SMALL
+    assert max(sizes.get("bytes", 0) for sizes in seen) == SMALL
+    assert max(sizes.get(edge, 0) for sizes in seen for edge in "mnk") == SMALL_EDGE
 
 
 class Broken(SimulatedBackend):
@@ -66,6 +67,7 @@ class Broken(SimulatedBackend):
     seconds: Callable[[float, Prepared, int], float] = staticmethod(lambda s, prepared, amount: s)
     wrong_kernel = ""
     memory = float("inf")
+    lacking: Callable[[Point], bool] = staticmethod(lambda point: False)
 
     def measure(self, prepared: Prepared, amount: int, n: int) -> Repetitions:
         found = super().measure(prepared, amount, n)
@@ -78,6 +80,8 @@ class Broken(SimulatedBackend):
     def prepare(self, point: Point) -> Prepared:
         if 3 * point.sizes.get("bytes", 0) > self.memory:
             raise MemoryError("3 arrays wanted, 2 fit")
+        if self.lacking(point):
+            raise Unsupported("this library has no algorithm for it")
         return super().prepare(point)
 
 
@@ -97,9 +101,33 @@ def test_a_wrong_result_is_named() -> None:
     assert found["results fma fp32"].status == OK
 
 
+def test_what_no_library_makes_is_a_skip_and_what_one_makes_is_checked() -> None:
+    def lacking(point: Point) -> bool:
+        label = point.precision.label
+        return label == "fp8>fp32 library" or (label, point.kernel) == ("fp32", "triad")
+
+    found = {c.name: c for c in device.results(broken(lacking=lacking))}
+    none, some = found["results gemm fp8>fp32 library"], found["results stream fp32"]
+    assert (none.status, none.value) == (SKIPPED, "this library has no algorithm for it")
+    assert some.status == OK and some.value.startswith("12 of 12 loops right")
+
+
 def test_a_loop_that_was_folded_away_does_not_double() -> None:
     constant = broken(seconds=lambda s, prepared, amount: 0.02)
     assert statuses(device.doubled_flops(constant)) == {FAILED}
+
+
+@pytest.mark.parametrize("factor", [1.3, 0.7])
+def test_a_clock_that_changes_in_the_first_pair_decides_nothing(factor: float) -> None:
+    """As where a power limit bites after the first repetitions: they were faster than all that follow."""
+    seen: list[int] = []
+
+    def seconds(amount: int) -> float:
+        seen.append(amount)
+        return amount * (1.0 if len(seen) == 1 else factor)
+
+    assert doubling.interleaved(seconds, 10, 20) == pytest.approx(2.0)
+    assert seen == [10, 20, 20, 10, 10, 20], "neither comes first in every pair"
 
 
 def test_a_kernel_that_touches_half_of_its_arrays_does_not_double() -> None:
@@ -170,6 +198,27 @@ def test_work_that_follows_the_current_stream_is_noticed(monkeypatch: pytest.Mon
     follows = pretending(seconds=lambda s, prepared, amount: s / 10 if inside else s)
     assert [c.status for c in device.second_stream(follows)] == [FAILED, FAILED]
     assert [c.status for c in device.second_stream(pretending())] == [OK, OK]
+
+
+def test_layouts_are_of_every_precision_of_wgmma_and_a_wrong_one_is_named() -> None:
+    groups = [Precision(kind, "fp32", "fp32", "matrix") for kind in ("fp16", "bf16")]
+    points = [Point("tensor", kernel, "", p) for p in groups for kernel in ("mma", "wgmma", "wgmma")]
+    asked: list[str] = []
+    bodies = SimpleNamespace(
+        check_layout=lambda point: asked.append(f"{point.kernel} {point.precision.inputs}")
+    )
+    bed = Bed(SimpleNamespace(bodies=bodies, unsupported=lambda point: ""))
+    vars(bed)["points"] = points
+    (found,) = device.layouts(bed)
+    assert (found.status, found.value) == (OK, "2 of 2 precisions right")
+    assert asked == ["wgmma fp16", "wgmma bf16"], "each once, and mma has no layout in shared memory"
+
+    def wrong(point: Point) -> None:
+        raise VerificationError(f"the CUDA {point.precision.inputs} differs")
+
+    bodies.check_layout = wrong
+    (found,) = run("layouts", lambda: device.layouts(bed))
+    assert found.status == FAILED and found.value == "the CUDA fp16 differs"
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 from bench.backends import open_backend
 from bench.errors import DeviceError
 from bench.gpucheck import process, stages, verb
-from bench.gpucheck.check import FAILED, OK, SKIPPED, Check, passed, run_all, within
+from bench.gpucheck.check import FAILED, OK, SKIPPED, Check, guarded, passed, run_all, within
 from bench.planning.planned import Planned
 from bench.profile.records import Repetitions, Sample
 from tests.test_gpucheck import GPU, statuses
@@ -42,6 +42,30 @@ def test_a_failure_in_a_check_is_a_line_and_the_next_check_runs() -> None:
     assert found[1].value == "RuntimeError: cudaErrorUnknown"
     late = list(run_all([("b", lambda: [Check("second", OK)])], deadline=-1.0))
     assert [c.status for c in late] == [SKIPPED]
+
+
+def test_from_its_end_a_stage_makes_no_further_check() -> None:
+    clock = SimpleNamespace(now=0.0)
+
+    def slow() -> Iterator[Check]:
+        for n in range(3):
+            clock.now += 10.0
+            yield Check(str(n), OK)
+
+    sources = [("a", slow), ("b", slow), ("c", slow)]
+    found = list(run_all(sources, deadline=45.0, end=35.0, now=lambda: clock.now))
+    assert [c.name for c in found] == ["0", "1", "2", "0", "b, the rest", "0", "c, the rest"]
+    assert [c.status for c in found[-3:]] == [SKIPPED, OK, SKIPPED] and "time was up" in found[-1].value
+
+
+def test_what_breaks_between_checks_is_one_more() -> None:
+    def broken() -> Iterator[Check]:
+        yield Check("first", OK)
+        raise TypeError("no such field")
+
+    found = list(guarded("run", broken()))
+    assert [(c.name, c.status) for c in found] == [("first", OK), ("run", FAILED)]
+    assert "TypeError: no such field" in found[1].value
 
 
 SAY = 'import sys; print(\'{"name": "a", "status": "ok"}\', flush=True); '
@@ -104,8 +128,9 @@ def test_the_audit_is_of_this_gpu_and_absent_tools_are_a_skip(
     monkeypatch.setattr(described, "in_child", lambda id: hopper)
     asked: list[list[str]] = []
 
-    def answer(words: list[str], **more: Any) -> SimpleNamespace:
+    def answer(words: list[str], timeout: float, **more: Any) -> SimpleNamespace:
         asked.append(words)
+        assert timeout <= 28.0, "the stage that waits for it is killed after 30 s"
         return SimpleNamespace(returncode=code, stdout=out, stderr=error)
 
     monkeypatch.setattr(stages.subprocess, "run", answer)
@@ -124,7 +149,11 @@ class Turns:
         self.device = device
         assert environment == {"CUDA_VISIBLE_DEVICES": "GPU-7"}
 
+    def ahead(self) -> None:
+        self.early = True
+
     def open(self, round: int) -> None:
+        assert self.early, "imports go on while the GPU is looked at"
         if self.refusal and self.device.startswith("numba"):
             raise DeviceError(self.refusal)
 
@@ -161,6 +190,26 @@ def test_the_backends_are_compared_kernel_by_kernel(monkeypatch: pytest.MonkeyPa
     assert statuses(equal) == {OK}
     slower = {"cuda:0": 0.02, "numba:0": 0.022}
     assert statuses(cross_checked(monkeypatch, tmp_path, seconds=slower)) == {FAILED}
+
+
+def test_a_comparison_that_outlasts_the_stage_is_a_skip_and_no_kill(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    limits: list[float] = []
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(stages, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    measure = Turns.measure
+
+    def slow(self: Turns, planned: Planned, order: int, scale: float, limit: float) -> Sample:
+        limits.append(limit)
+        clock.now += 1.0
+        return measure(self, planned, order, scale, limit)
+
+    monkeypatch.setattr(Turns, "measure", slow)
+    found = cross_checked(monkeypatch, tmp_path, 22.0)
+    assert [c.status for c in found] == [OK] + [SKIPPED] * 5, "six pairs take 12 s, the next ones do not fit"
+    assert "time was up" in found[1].value
+    assert limits[:2] == [20.0, 19.0] and min(limits) == 1.0 and clock.now == 120.0
 
 
 def test_no_second_opinion_is_a_skip_with_its_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

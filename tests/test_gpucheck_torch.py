@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
@@ -88,7 +89,7 @@ def test_the_best_of_our_libraries_counts(bed: Bed, monkeypatch: pytest.MonkeyPa
     ("reply", "said"),
     [
         ({"absent": "PyTorch is not installed"}, "PyTorch is not installed"),
-        (Silent(), "PyTorch gave no answer within 30 s"),
+        (Silent("no answer within 30 s"), "PyTorch: no answer within 30 s"),
         (Died("the measuring process ended with signal 9"), "ended with signal 9"),
     ],
 )
@@ -103,6 +104,32 @@ def test_without_pytorch_nothing_fails(
     other = theirs(monkeypatch, answer)
     found = list(by_torch.against_torch(bed))
     assert {c.status for c in found} == {SKIPPED} and said in found[0].value and other.ended
+
+
+def test_no_answer_is_waited_for_beyond_the_end_of_the_stage(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits: list[float] = []
+    other = theirs(monkeypatch, lambda: {"seconds": 2e-3})
+    monkeypatch.setattr(other, "ask", lambda asked, limit: limits.append(limit) or {"seconds": 2e-3})
+    list(by_torch.against_torch(replace(bed, end=time.monotonic() + 7.0)))
+    assert limits and max(limits) <= 7.0
+    limits.clear()
+    list(by_torch.against_torch(bed))
+    assert set(limits) == {by_torch.LIMIT}
+
+
+def test_pytorch_is_imported_ahead_and_asked_later(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    code = (
+        "import sys, time\n"
+        "for line in sys.stdin:\n"
+        "    print('{\"imported\": true}' if 'import' in line else '{\"absent\": \"asked\"}', flush=True)"
+    )
+    monkeypatch.setattr(by_torch, "WORDS", (sys.executable, "-c", code))
+    other = by_torch.ahead()
+    found = list(by_torch.against_torch(replace(bed, other=other)))
+    assert {(c.status, c.value) for c in found} == {(SKIPPED, "asked")}
+    assert other._process.returncode is not None, "it ends with the check"
 
 
 # the other process
@@ -169,6 +196,15 @@ def test_the_faster_layout_is_told_in_seconds(monkeypatch: pytest.MonkeyPatch) -
     for item in ("fp16", "bf16"):
         assert by_torch.answered({"item": item, "edge": 16}, made) == {"seconds": pytest.approx(3e-3)}
     assert len(made) == 1 and torch.clock.products == 2 * (2 * (3 + 2) + 13 + 17)
+
+
+def test_an_import_leaves_the_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = fake_torch()
+    torch.cuda.is_available = None
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    assert by_torch.answered({"import": True}, made := []) == {"imported": True} and made == []
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert by_torch.answered({"import": True}, []) == {"absent": "PyTorch is not installed"}
 
 
 def test_what_is_said_where_pytorch_is_of_no_use(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from bench import cli, store
 from bench.errors import DeviceError, ResourceError, UsageError
 from bench.gpucheck import result, stages, verb
-from bench.gpucheck.check import FAILED, OK, SKIPPED
+from bench.gpucheck.check import FAILED, OK, SKIPPED, Check
 from bench.profile.records import Point, Precision, Profile, Sample
 from tests.synthetic import ceiling, synthetic_profile
 from tests.test_gpucheck import GPU, statuses
@@ -203,8 +204,73 @@ def test_a_run_that_fails_keeps_what_it_measured(
 
 def test_every_stage_but_the_run_has_its_process_and_a_result_is_needed_for_checks(tmp_path: Path) -> None:
     assert set(verb.LIMITS) == {*stages.STAGES, "run"}
-    (found,) = verb.staged("checks", GPU, tmp_path, {}, [])
+    (found,) = verb.staged("checks", GPU, tmp_path, {}, record(tmp_path))
     assert found.status == SKIPPED and "no measured run" in found.value
+
+
+def record(folder: Path, spent: float = 0.0) -> verb.Record:
+    """Of a simulated GPU, begun `spent` seconds ago."""
+    return verb.Record(verb.opened(GPU)[0], folder, lambda line: None, time.monotonic() - spent)
+
+
+def test_later_stages_get_what_earlier_ones_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[tuple[str, float]] = []
+
+    def lines(name: str, words: list[str], pinned: dict[str, str], seconds: float) -> list[str]:
+        assert float(words[-2]) == seconds
+        asked.append((name, seconds))
+        return []
+
+    monkeypatch.setattr(verb, "lines", lines)
+    for spent in (0.0, verb.END - 20.0, verb.END + 100.0):
+        list(verb.staged("audit", GPU, tmp_path, {}, record(tmp_path, spent)))
+    assert [seconds for _, seconds in asked] == [30.0, pytest.approx(20.0, abs=1.0), 1.0]
+    most = sum(verb.LIMITS.values())
+    assert most <= verb.END < 270.0 and verb.LIMITS["checks"] >= verb.AFTER_RUN
+
+
+def test_a_run_that_was_ended_is_fitted_and_drawn_in_the_time_that_is_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked: list[tuple[str, float]] = []
+    run = fake_run({"samples.jsonl": "s"}, None)
+
+    def noted(words: list[str], seconds: float) -> tuple[int | None, str]:
+        asked.append((words[3], seconds))
+        return run(words, seconds)
+
+    monkeypatch.setattr(verb, "_run", noted)
+    list(verb.measured(GPU, tmp_path, 100.0, [], time.monotonic() + 9.0))
+    assert [name for name, _ in asked] == ["run", "fit", "report"]
+    assert all(7.0 < seconds <= 9.0 for _, seconds in asked)
+    asked.clear()
+    list(verb.measured(GPU, tmp_path, 100.0, []))
+    assert asked == [("run", 95.0), ("fit", verb.DERIVING), ("report", verb.DERIVING)]
+
+
+def test_a_stage_that_is_interrupted_keeps_its_checks(tmp_path: Path) -> None:
+    def interrupted() -> Iterator[Check]:
+        yield Check("first", OK)
+        raise KeyboardInterrupt
+
+    made = record(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        made.stage("tests", interrupted())
+    found = json.loads((tmp_path / verb.RECORD).read_text())
+    assert [check["name"] for check in found["stages"][0]["checks"]] == ["first"]
+    assert "ok   first" in (tmp_path / verb.TABLE).read_text()
+
+
+def test_a_stage_that_breaks_leaves_the_next_ones_their_turn(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def lines(name: str, *words: Any) -> Iterator[str]:
+        yield '{"name": "first", "status": "ok"}' if name == "audit" else '{"unknown": 1}'
+
+    monkeypatch.setattr(verb, "lines", lines)
+    monkeypatch.setattr(verb, "LIMITS", {"tests": 1.0, "audit": 1.0})
+    found = verb.check_gpu(GPU, tmp_path, "", lambda line: None)
+    assert [(c["name"], c["status"]) for c in found.all] == [("tests", FAILED), ("first", OK)]
 
 
 @pytest.mark.slow
@@ -226,3 +292,12 @@ def test_a_simulated_cpu_and_a_folder_that_cannot_be_made_are_refused(tmp_path: 
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(ResourceError, match=r"cannot be made .*name another with --out"):
         verb.check_gpu("sim:gpu-large", tmp_path / "file", "checks", print)
+
+
+def test_a_folder_that_takes_no_file_is_refused_before_anything_is_checked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / verb.FOLDER / verb.TABLE).mkdir(parents=True)  # root may write everywhere, but not over this
+    monkeypatch.setattr(verb, "staged", lambda *words: pytest.fail("a stage has begun"))
+    with pytest.raises(ResourceError, match="name another with --out"):
+        verb.check_gpu(GPU, tmp_path, "tests", print)

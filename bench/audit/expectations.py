@@ -155,6 +155,7 @@ def _code(form: CudaForm, function: Function, loop: Loop | None, finding: Findin
     if loop:
         yield from _thin(form, loop, finding)
     yield from _widths(form, function, loop)
+    yield from _waits(form, function, loop)
     yield from _strangers(form, function)
 
 
@@ -181,8 +182,8 @@ def _thin(form: CudaForm, loop: Loop, finding: Finding) -> Iterator[str]:
         others = Counter(i.base for i in loop.instructions if not _matched(form, [i]) and i.base != "NOP")
         most = ", ".join(f"{n} {opcode}" for opcode, n in others.most_common(3))
         yield (
-            f"expected {finding.least_share:.1%} of the hot loop to be {_wanted(form)}, "
-            f"found {finding.share:.1%} beside {most}"
+            f"expected {100 * finding.least_share:.1f} % of the hot loop to be {_wanted(form)}, "
+            f"found {100 * finding.share:.1f} % beside {most}"
         )
 
 
@@ -211,6 +212,25 @@ def _widths(form: CudaForm, function: Function, loop: Loop | None) -> Iterator[s
 
 def _accesses(instructions: Sequence[Instruction], function: Function) -> list[Instruction]:
     return [i for i in instructions if i.base in MEMORY and not function.is_uniform(i)]
+
+
+def _waits(form: CudaForm, function: Function, loop: Loop | None) -> Iterator[str]:
+    """Loads that follow each other before anything waits for one: what hides the latency of memory."""
+    if form.expect.in_flight > (found := in_flight(loop.instructions if loop else None, function)):
+        yield f"expected {form.expect.in_flight} loads before the first is waited for, found {found}"
+
+
+def in_flight(loop: Sequence[Instruction] | None, function: Function) -> int:
+    """Bulk loads of a loop, else of the function, before the first instruction that needs one of them."""
+    waiting, found = set[int](), 0
+    for i in function.instructions if loop is None else loop:
+        named = [int(number) for number in re.findall(r"\bR(\d+)", " ".join(i.operands))]
+        if waiting & {*named}:
+            break
+        if i.base in ("LDG", "LD") and not function.is_uniform(i):
+            waiting |= {named[0] + word for word in range(max(1, width(i.opcode) // 32))}
+            found += 1
+    return found
 
 
 def width(opcode: str) -> int:

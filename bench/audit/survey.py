@@ -16,7 +16,8 @@ from bench.audit.expectations import Finding, check, failed, is_made_for
 from bench.audit.sass import Function
 from bench.audit.toolchain import ARCHITECTURES, Build, CompileError
 from bench.errors import DeviceError, UsageError
-from bench.running.progress import Screen, counted
+from bench.report.units import counted
+from bench.running.progress import Screen
 from kernels.spec import CudaFamily, CudaForm
 
 

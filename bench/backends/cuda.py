@@ -17,7 +17,7 @@ from bench.backends import Prepared
 from bench.device import Device
 from bench.errors import DeviceError
 from bench.gpu import bodies, described
-from bench.gpu.batches import Batch, Task
+from bench.gpu.batches import QUEUED, Batch, Task
 from bench.gpu.blas import Cublas
 from bench.gpu.bodies import MOST_LAUNCHES, Bodies, Ready
 from bench.gpu.engine import Engine
@@ -60,6 +60,10 @@ FLAT, FLAT_READINGS, LEAST_WARM = 0.01, 6, 0.4
 """The clock is flat when so many readings, batch by batch, differ by less; never before 0.4 s."""
 
 PCIE = ("pcie_generation", "pcie_width")
+
+SMALL_PRODUCT, MOST_SMALL = 2.0 * 1024**3, QUEUED - 16
+"""FLOP up to which the host may take longer to queue a product than the GPU to make it; so many of them lie
+in the queue before the first begins."""
 
 ENERGY_SECONDS = 1.0
 """A point must run for so long before the energy that it took means anything."""
@@ -237,7 +241,8 @@ class CudaBackend:
 
         facts = {**made.facts, **self.engine.versions()}
         ready = Ready(task, check, [made.operands], made.close)
-        return Prepared(point, done, 1, MOST_LAUNCHES, 1, facts, ready)
+        most = MOST_SMALL if done(1).flops <= SMALL_PRODUCT else MOST_LAUNCHES
+        return Prepared(point, done, 1, most, 1, facts, ready)
 
     def _library(self, name: str) -> Any:
         if name not in self._libraries:

@@ -134,24 +134,25 @@ def stream(T: Any, lanes: int, loads: int, load: Any, store: Any, name: str) -> 
 
 
 def read(T: Any, lanes: int, loads: int, load: Any) -> Any:
-    """Each thread sums every tile that is its turn, an accumulator for every item in flight."""
+    """Each thread sums every tile that is its turn, an accumulator for every item of an access."""
     held = lanes * loads
 
     def kernel(a: Any, b: Any, c: Any, s: Any, n: Any) -> None:
         stride = cuda.blockDim.x * lanes
         at = cuda.blockIdx.x * (stride * loads) + cuda.threadIdx.x * lanes
         x = cuda.local.array(held, T)
-        sums = cuda.local.array(held, T)
-        for k in range(held):
+        sums = cuda.local.array(lanes, T)
+        for k in range(lanes):
             sums[k] = T(0)
         while at < n:
             for j in range(loads):
                 load(x, j * lanes, b, at + j * stride)
-            for k in range(held):
-                sums[k] += x[k]
+            for j in range(loads):
+                for k in range(lanes):
+                    sums[k] += x[j * lanes + k]
             at += cuda.gridDim.x * (stride * loads)
         total = s if cuda.grid(1) == 0 else T(0)
-        for k in range(held):
+        for k in range(lanes):
             total += sums[k]
         a[cuda.grid(1)] = total
 

@@ -22,6 +22,9 @@ from bench.gpu.faults import translated
 QUEUED = 256
 """Entries of the launch queue (about 1024) that may wait: a library call may be several launches."""
 
+MARKS = 3
+"""Entries of a repetition beside its launches: two events, and a flush."""
+
 PATIENCE = 2.0
 """Seconds that the GPU waits for the host: lazy loading, a debugger or a serialised queue would hang else."""
 
@@ -94,8 +97,19 @@ class Batches:
         task.started = True
 
     def run(self, task: Task, amount: int, n: int) -> Batch:
-        """n repetitions of `amount`; DeviceError when the events cannot be believed."""
+        """n repetitions of `amount`; DeviceError when the events cannot be believed.
+
+        Where the host was too slow for all of them, and the queue holds one, as many as it holds at a time.
+        """
         self.start(task)
+        batch = self._held(task, amount, n)
+        fitting = QUEUED // (entries_of(task, amount) + MARKS)
+        if self._given_up or not batch.evidence["host_bound"] or not 0 < fitting < n:
+            return batch
+        return joined([self._held(task, amount, min(fitting, n - done)) for done in range(0, n, fitting)])
+
+    def _held(self, task: Task, amount: int, n: int) -> Batch:
+        """One batch, taken anew where the GPU did not wait long enough."""
         for _ in range(ATTEMPTS):
             batch, late = self._attempt(task, amount, n)
             if not late:
@@ -128,17 +142,18 @@ class Batches:
     def _queue(self, task: Task, amount: int, n: int, held: bool) -> tuple[float, list[tuple[Any, Any]]]:
         """Queue n repetitions and let go as soon as there is enough; when that was, and the events."""
         engine, marks, entries, released = self.engine, [], 0, 0.0
+        launches, each = task.launches(amount), 1 + task.each * amount
         for _ in range(n):
             if task.flushed:
                 engine.flush()
             first = engine.mark()
-            for _ in range(task.launches(amount)):
+            for _ in range(launches):
                 task.launch(amount)
-                entries += 1 + task.each * amount
+                entries += each
                 if entries >= QUEUED and not released:
                     released = self._let_go(held)
             marks.append((first, engine.mark()))
-            entries += 3
+            entries += MARKS
         return released or self._let_go(held), marks
 
     def _let_go(self, held: bool) -> float:
@@ -162,3 +177,16 @@ class Batches:
             "gaps": max(0.0, 1.0 - sum(seconds) / span),
             "host_bound": queued > QUEUED and host["waiting"] * queued < DRAINED * span,
         }
+
+
+def entries_of(task: Task, amount: int) -> int:
+    """Entries of the launch queue that the launches of one repetition take."""
+    return task.launches(amount) * (1 + task.each * amount)
+
+
+def joined(batches: list[Batch]) -> Batch:
+    """Repetitions of batches that followed each other; evidence of the last, the host's share of any."""
+    starts = tuple(start for batch in batches for start in batch.starts)
+    seconds = tuple(s for batch in batches for s in batch.seconds)
+    bound = any(batch.evidence["host_bound"] for batch in batches)
+    return Batch(starts, seconds, {**batches[-1].evidence, "host_bound": bound})

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from bench.errors import DeviceError
+from bench.errors import DeviceError, Unsupported
 from bench.gpu.blas import NO_TRANSPOSE, TRANSPOSE, Operands, Ready, settings, version
 from bench.gpu.engine import Engine
 from bench.gpu.faults import ContextLost, first_line, translated
-from bench.gpu.products import R_16F, R_32F, R_32I, R_64F, Product, product
+from bench.gpu.products import R_16F, R_32F, R_32I, R_64F, product
 from bench.profile.records import Point
 
 DESC_TRANSA, DESC_TRANSB, DESC_A_SCALE, DESC_B_SCALE, DESC_FAST_ACCUM = 3, 4, 17, 18, 25
@@ -32,7 +32,7 @@ WORKSPACE = 32 << 20
 """Bytes that an algorithm may use beside the operands: what NVIDIA advises for its large GPUs."""
 
 PROPOSALS, TIMED = 8, 4
-"""Algorithms that the heuristic is asked for, and how many of them are timed."""
+"""Algorithms that the heuristic is asked for, and how many of those that run are timed."""
 
 SCALED_BLOCK, SCALE_ROWS, SCALE_COLUMNS = 16, 128, 4
 """fp4: items of k with one scale, and the tiles in which scales lie; all are 1, in any order."""
@@ -47,9 +47,15 @@ STATUS = {
     3: "no memory",
     7: "invalid value",
     8: "not on this GPU",
+    13: "execution failed",
     14: "internal error",
+    15: "not supported",
 }
-NOT_SUPPORTED = 15
+NOT_THERE = (8, 15)
+"""Statuses of what the library does not make on this GPU."""
+
+SINCE = {"fp8": 111100, "fp4": 120800}
+"""Version of the library from which it has a type (release notes of CUDA 11.8 and 12.8)."""
 
 NO_ALGORITHM = "this cublasLt has no algorithm for"
 
@@ -117,14 +123,20 @@ class CublasLt:
         self._workspace: Any = None
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function of the library; DeviceError with the status in words."""
-        status = getattr(self.loaded, name)(*arguments)
-        if status:
-            raise DeviceError(f"{name}: {STATUS.get(status, f'cuBLAS status {status}')}")
+        """Call a function of the library; DeviceError with the status in words, Unsupported of NOT_THERE."""
+        if status := getattr(self.loaded, name)(*arguments):
+            kind = Unsupported if status in NOT_THERE else DeviceError
+            raise kind(f"{name}: {STATUS.get(status, f'cuBLAS status {status}')}")
 
     def prepare(self, point: Point) -> Ready:
-        """Operands in memory, the fastest of the proposed algorithms, and the call that multiplies."""
+        """Operands in memory, the fastest of the proposed algorithms, and the call that multiplies.
+
+        Unsupported where the library is too old, or has no algorithm that this GPU runs.
+        """
         kind = product(point)
+        if self.version < (least := SINCE.get(kind.inputs, 0)):
+            known = f"this is cublasLt {version(self.version)}"
+            raise Unsupported(f"{known}: {kind.inputs} products begin with {version(least)}")
         m, n, k = (point.sizes[name] for name in "mnk")
         held, plan = Operands(self.engine, kind, m, n, k, True), Plan(self)
         try:
@@ -188,11 +200,8 @@ class CublasLt:
         """The launch with the best algorithm, timed once a product and process."""
         key = (point.precision, held.m, held.n, held.k)
         if key not in self._best:
-            proposals = self._proposals(plan, held.kind, point)
-            seconds = [self._seconds(plan, held, proposal) for proposal in proposals[:TIMED]]
-            place = int(np.argmin(seconds))
-            if not np.isfinite(seconds[place]):
-                raise DeviceError(f"{NO_ALGORITHM} {point.precision.label} that runs on this GPU")
+            proposals = self._proposals(plan, point)
+            place = self._place(plan, held, proposals, point.precision.label)
             self._best[key] = proposals[place], place
         chosen, place = self._best[key]
         facts = {"algorithm": f"{place + 1} of the heuristic's", "workspace_bytes": int(chosen.workspace)}
@@ -200,7 +209,25 @@ class CublasLt:
             facts["accumulation"] = "fast: partial sums stay in the matrix units"
         return self._launcher(plan, held, chosen), facts
 
-    def _proposals(self, plan: Plan, kind: Product, point: Point) -> list[Heuristic]:
+    def _place(self, plan: Plan, held: Operands, proposals: list[Heuristic], label: str) -> int:
+        """Which of the proposals is the fastest of the first that run; Unsupported where the GPU has none."""
+        seconds: dict[int, float] = {}
+        lacking, why = True, ""
+        for place, proposal in enumerate(proposals):
+            if len(seconds) == TIMED:
+                break
+            try:
+                seconds[place] = self._time(self._launcher(plan, held, proposal))
+            except ContextLost:
+                raise
+            except DeviceError as error:
+                lacking, why = lacking and isinstance(error, Unsupported), str(error)
+        if not seconds:
+            kind = Unsupported if lacking else DeviceError
+            raise kind(f"{NO_ALGORITHM} {label} that runs on this GPU ({why})")
+        return min(seconds, key=lambda place: seconds[place])
+
+    def _proposals(self, plan: Plan, point: Point) -> list[Heuristic]:
         found, count = (Heuristic * PROPOSALS)(), ctypes.c_int(0)
         a, b, d = plan.layouts
         words = (
@@ -217,21 +244,12 @@ class CublasLt:
         )
         status = self.loaded.cublasLtMatmulAlgoGetHeuristic(*words)
         usable = [found[place] for place in range(count.value) if found[place].state == 0]
-        if status == NOT_SUPPORTED or (status == 0 and not usable):
+        if status in NOT_THERE or (status == 0 and not usable):
             sizes = " x ".join(str(point.sizes[name]) for name in "mnk")
-            raise DeviceError(f"{NO_ALGORITHM} {point.precision.label} {sizes} on this GPU")
+            raise Unsupported(f"{NO_ALGORITHM} {point.precision.label} {sizes} on this GPU")
         if status:
             raise DeviceError(f"cublasLt's heuristic: {STATUS.get(status, f'cuBLAS status {status}')}")
         return usable
-
-    def _seconds(self, plan: Plan, held: Operands, proposal: Heuristic) -> float:
-        """Of one launch; infinite for an algorithm that the GPU refuses."""
-        try:
-            return self._time(self._launcher(plan, held, proposal))
-        except ContextLost:
-            raise
-        except DeviceError:
-            return float("inf")
 
     def _launcher(self, plan: Plan, held: Operands, chosen: Heuristic) -> Callable[[], Any]:
         """Queues the product by one algorithm; everything it points to is kept by the operands."""

@@ -182,13 +182,18 @@ class Bodies:
         once = self.launcher(chosen, launch, (a, b, None, s), launch.threads)
         return [a, b, s], once
 
-    def _check_chain(self, chosen: Chosen, what: str) -> None:
+    def check_layout(self, point: Point) -> None:
+        """A matrix instruction on operands that all differ: wrong where one is not read from its place."""
+        what = f"{point.precision.label} {point.kernel} by the layout of its operands"
+        self._check_chain(self.choose(point), what, "layout")
+
+    def _check_chain(self, chosen: Chosen, what: str, purpose: str = "check") -> None:
         family, form, launch = CHAINS[chosen.family], chosen.form, Launch(CHECK_BLOCKS, chosen.block)
-        (a, *_), once = self._chain_launch(chosen, launch, "check")
+        (a, *_), once = self._chain_launch(chosen, launch, purpose)
         once(family.MOST_TRIPS)
         stored = family.results(np, form, launch.threads)
         got = self._values(a.ptr, stored)
-        b, s = family.operands(np, form, "check"), family.start(np, form, "check")
+        b, s = family.operands(np, form, purpose), family.start(np, form, purpose)
         want = family.expected(np, form, b, s, launch.threads, family.MOST_TRIPS)
         compare(what, family.decoded(np, form, got), want, family.tolerance(np, form))
 

@@ -209,7 +209,7 @@ def _facts(gpu: Gpu, said: Mapping[str, Any], driver: str, note: str) -> dict[st
         **{name: reading.get(name) for name in PASSED_ON},
         "memory_bus_bits": _bus(visible, reading, said),
         "max_sm_clock_hz": reading.get("max_sm_clock_hz") or said.get("max_sm_clock_hz"),
-        "max_memory_clock_hz": reading.get("max_memory_clock_hz") or said.get("max_memory_clock_hz"),
+        "max_memory_clock_hz": reading.get("max_memory_clock_hz") or _memory_clock(said),
         "pcie": {
             name.removeprefix("pcie_"): value
             for name, value in reading.items()
@@ -229,6 +229,11 @@ def _bus(visible: Visible, reading: Mapping[str, Any], said: Mapping[str, Any]) 
     if not visible.profile:
         return own or whole
     return own if own and whole and own < whole else None
+
+
+def _memory_clock(said: Mapping[str, Any]) -> float | None:
+    """CUDA's word for the memory clock; of a GPU within a processor it repeats the clock of the SMs."""
+    return None if said.get("integrated") else said.get("max_memory_clock_hz")
 
 
 def _slice(visible: Visible) -> dict[str, Any]:

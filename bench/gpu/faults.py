@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bench.errors import BenchError, DeviceError
+from bench.errors import BenchError, DeviceError, Unsupported
 
 OUT_OF_MEMORY = 2
 """Status of an allocation that did not fit, of the runtime and of the driver alike."""
@@ -73,6 +73,9 @@ def contained(what: str) -> Iterator[None]:
 CUDAS_OWN = ("CUDARuntimeError", "CUDADriverError")
 """CuPy's errors whose `status` is one of CUDA's; those of its libraries count by themselves."""
 
+NOT_THERE = {"CUBLASError": ("CUBLAS_STATUS_NOT_SUPPORTED", "CUBLAS_STATUS_ARCH_MISMATCH")}
+"""By a library's error, what it says of a product that it does not make on this GPU."""
+
 
 def _ours(what: str, error: Exception) -> Exception:
     status = getattr(error, "status", None) if type(error).__name__ in CUDAS_OWN else None
@@ -80,6 +83,8 @@ def _ours(what: str, error: Exception) -> Exception:
         return MemoryError(f"{what}: {first_line(error)}")
     if status in FATAL:
         return ContextLost(f"{what}: {FATAL[status]} ended the GPU's context ({first_line(error)})")
+    if any(words in str(error) for words in NOT_THERE.get(type(error).__name__, ())):
+        return Unsupported(f"{what}: the library does not make it on this GPU ({first_line(error)})")
     words = WORDS.get(status) if isinstance(status, int) else None
     return DeviceError(f"{what}: {words} ({first_line(error)})" if words else f"{what}: {first_line(error)}")
 

@@ -14,6 +14,7 @@ from bench.backends import Prepared
 from bench.errors import DeviceError
 from bench.gpu.batches import Batch, Task
 from bench.gpu.bodies import EXACTLY, MOST_TRIPS, Bodies, Chosen, Ready, compare
+from bench.gpu.faults import translated
 from bench.gpu.hierarchy import SHARED
 from bench.gpu.launch import Launch
 from bench.profile.records import Point
@@ -125,7 +126,7 @@ class Latencies:
         return ""
 
     def prepare(self, point: Point) -> Prepared:
-        """Write the cycle into memory and put the chains on it, evenly."""
+        """Write the cycle into memory and put the chains on it, evenly; past L2 none of it is in a cache."""
         walk = layout(chains_of(point), point.threads)
         if point.level == SHARED:
             return self._shared(point)
@@ -133,6 +134,9 @@ class Latencies:
         chosen = self._chosen(f"{operator} {walk.chains}", walk.launch.block)
         count = max(point.sizes["bytes"] * point.threads // LINE_BYTES, 2 * walk.walkers)
         lines = self._linked(*chases.cycle(np, count))
+        if 0 < self.device.last_level_cache_bytes < count * LINE_BYTES:
+            with translated("emptying the cache"):
+                self.engine.flush()  # of what was just written it holds a share, which loads would find there
         a, once = self._walking(chosen, walk, lines)
         ready = Ready(
             Task(f"chase of {walk.walkers} chains", once, whole=True),

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
+from bench import checkout
 from bench.gpu import states
 from bench.gpu.states import State, state
-
-CHECKOUT = Path(__file__).resolve().parents[2]
 
 LIMIT = 90.0
 """Seconds for a child to import CuPy, open the GPU and compile a few lines; then the driver hangs."""
@@ -183,7 +180,6 @@ def ask(
 
 
 def _start(environment: Mapping[str, str], words: Sequence[str]) -> subprocess.Popen[str]:
-    paths = [str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.Popen(
         [sys.executable, "-m", "bench.gpu.probe", *words],
         stdin=subprocess.DEVNULL,
@@ -191,7 +187,7 @@ def _start(environment: Mapping[str, str], words: Sequence[str]) -> subprocess.P
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
-        env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(paths)},
+        env=checkout.environment(environment),
     )
 
 

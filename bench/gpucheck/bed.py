@@ -6,14 +6,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from bench.backends import Backend, Prepared
 from bench.planning.plan import plan
 from bench.profile.records import Point
+from bench.running.child import Child
 from bench.running.measure import calibrate
 
-SMALL = 32 << 20
-"""Bytes of an array where only the result matters."""
+SMALL, SMALL_EDGE = 32 << 20, 2048
+"""Bytes of an array, and edges of a product, where only the result matters."""
+
+SHORT = 0.02
+"""Seconds of a repetition that is compared with another."""
 
 
 @dataclass
@@ -21,10 +26,14 @@ class Bed:
     """A backend under test.
 
     deadline: on time.monotonic(), from which the results of further loops are left unchecked
+    end: the same, by when every check must have ended
+    other: PyTorch's process (bench/gpucheck/by_torch.py) where one has been started ahead
     """
 
     backend: Backend
     deadline: float = float("inf")
+    end: float = float("inf")
+    other: Child | None = None
 
     @property
     def simulated(self) -> bool:
@@ -43,6 +52,17 @@ class Bed:
     def first(self, wanted: Callable[[Point], bool]) -> Point | None:
         """The first of the points that is wanted and that this device supports."""
         return next((p for p in self.points if wanted(p) and not self.backend.unsupported(p)), None)
+
+    def supported(self, families: tuple[str, ...]) -> list[Point]:
+        """The points of these families that this device supports."""
+        return [p for p in self.points if p.family in families and not self.backend.unsupported(p)]
+
+    def one_each(self, families: tuple[str, ...], key: Callable[[Point], Any]) -> list[Point]:
+        """The first of them of every kind."""
+        found: dict[Any, Point] = {}
+        for point in self.supported(families):
+            found.setdefault(key(point), point)
+        return list(found.values())
 
     @contextmanager
     def prepared(self, point: Point) -> Iterator[Prepared]:
@@ -68,5 +88,8 @@ def sized(point: Point, **sizes: int) -> Point:
 
 
 def small(point: Point) -> Point:
-    """The same loop over arrays no larger than SMALL."""
-    return sized(point, bytes=min(point.sizes["bytes"], SMALL)) if "bytes" in point.sizes else point
+    """The same loop over arrays no larger than SMALL, a product with no edge above SMALL_EDGE."""
+    most = {"bytes": SMALL, **dict.fromkeys("mnk", SMALL_EDGE)}
+    return sized(
+        point, **{name: min(point.sizes[name], size) for name, size in most.items() if name in point.sizes}
+    )

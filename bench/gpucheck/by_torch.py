@@ -1,13 +1,15 @@
 """Products in turn with PyTorch's on the same shapes, where it is installed: ours must not be slower.
 
 PyTorch runs in a process of its own, so that its libraries and ours never meet. A request on stdin,
-{"item": "fp16", "edge": 8192}, is answered by {"seconds": ...} of one product or by {"absent": why}.
+{"item": "fp16", "edge": 8192}, is answered by {"seconds": ...} of one product or by {"absent": why}; one that
+says {"import": true} is answered when PyTorch is there, or not: the GPU is left alone until then.
 """
 
 from __future__ import annotations
 
 import math
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -35,18 +37,26 @@ SECONDS, LIMIT = 0.05, 30.0
 """Of a turn; and to wait for PyTorch, whose import alone takes several."""
 
 
+def ahead() -> Child:
+    """PyTorch's process, which imports it while others work."""
+    child = Child(WORDS)
+    with suppress(Died):  # who asks it first is told
+        child.send({"import": True})
+    return child
+
+
 def against_torch(bed: Bed) -> Iterator[Check]:
     """Our best library against the best of PyTorch's layouts, in each precision of deep learning."""
     name, found = "products / PyTorch's", [p for p in (_product(bed, label) for label in LABELS) if p]
     if bed.backend.device.kind != "cuda" or not found:
         yield skipped(name, "no such product runs here" if not found else "a simulated device has no PyTorch")
         return
-    child = Child(WORDS)
+    child = bed.other or Child(WORDS)
     try:
         for point in found:
             yield _compared(bed, child, point)
     except (Silent, Died) as error:
-        yield skipped(name, str(error) or f"PyTorch gave no answer within {LIMIT:.0f} s")
+        yield skipped(name, f"PyTorch: {error}")
     finally:
         child.end(kill=True)
 
@@ -59,7 +69,7 @@ def _product(bed: Bed, label: str) -> Point | None:
 
 def _compared(bed: Bed, child: Child, point: Point) -> Check:
     name, asked = f"{point.precision.label} / PyTorch's", {"item": point.precision.inputs, "edge": EDGE}
-    if absent := child.ask(asked, LIMIT).get("absent"):
+    if absent := child.ask(asked, _patience(bed)).get("absent"):
         return skipped(name, str(absent))
     with ExitStack() as stack:
         ours = list(_ready(bed, stack, point))
@@ -67,11 +77,16 @@ def _compared(bed: Bed, child: Child, point: Point) -> Check:
             return skipped(name, "no library here makes this product")
         ratios = []
         for turn in range(PAIRS):
-            theirs = child.ask(asked, LIMIT)["seconds"] if turn % 2 else 0.0
+            theirs = child.ask(asked, _patience(bed))["seconds"] if turn % 2 else 0.0
             own = min(bed.fastest(made, amount, 2) / amount for made, amount in ours)
-            ratios.append((theirs or child.ask(asked, LIMIT)["seconds"]) / own)
+            ratios.append((theirs or child.ask(asked, _patience(bed))["seconds"]) / own)
     ratio = median(ratios)
     return passed(name, ratio >= LEAST, f"{ratio:.4f} of its rate", f"at least {LEAST}")
+
+
+def _patience(bed: Bed) -> float:
+    """Seconds to wait for an answer: a stage that is killed for it would count as a failed check."""
+    return min(LIMIT, bed.end - time.monotonic())
 
 
 def _ready(bed: Bed, stack: ExitStack, point: Point) -> Iterator[tuple[Prepared, int]]:
@@ -132,6 +147,8 @@ def answered(request: Mapping[str, Any], made: list[Products]) -> dict[str, Any]
     try:
         if not made:
             torch = import_module("torch")
+            if "import" in request:
+                return {"imported": True}
             if not torch.cuda.is_available():
                 return {"absent": "PyTorch is installed, but sees no GPU"}
             made.append(Products(torch))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from bench.errors import BenchError
 from bench.outcome import outcome
 
 OK, FAILED, SKIPPED = "ok", "FAIL", "skip"
+TIME_UP = "the stage's time was up"
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,27 @@ def run(name: str, source: Source, now: Callable[[], float] = time.monotonic) ->
         yield Check(name, FAILED, f"{type(error).__name__}: {error}", "no error", now() - began)
 
 
+def guarded(name: str, checks: Iterable[Check]) -> Iterator[Check]:
+    """The checks; what breaks between two of them is a failed one more, so that what follows still runs."""
+    try:
+        yield from checks
+    except Exception as error:  # a fault of the suite's own, too
+        yield Check(name, FAILED, outcome(error)[1], "no error")
+
+
 def run_all(
-    sources: Iterable[tuple[str, Source]], deadline: float, now: Callable[[], float] = time.monotonic
+    sources: Iterable[tuple[str, Source]],
+    deadline: float,
+    end: float = math.inf,
+    now: Callable[[], float] = time.monotonic,
 ) -> Iterator[Check]:
-    """Run one source after the other; from `deadline` on the rest is skipped."""
+    """Run one source after the other; from `deadline` on no further one, from `end` on no further check."""
     for name, source in sources:
         if now() > deadline:
-            yield skipped(name, "the stage's time was up")
-        else:
-            yield from run(name, source, now)
+            yield skipped(name, TIME_UP)
+            continue
+        for check in run(name, source, now):
+            yield check
+            if now() > end:
+                yield skipped(f"{name}, the rest", TIME_UP)
+                break

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
 from statistics import median
 from typing import Any
 
-from bench.errors import BenchError, VerificationError
-from bench.gpucheck.bed import SMALL, Bed, sized, small
+from bench.backends import Prepared
+from bench.errors import BenchError, Unsupported, VerificationError
+from bench.gpucheck.bed import SHORT, SMALL, Bed, sized, small
 from bench.gpucheck.by_torch import against_torch
 from bench.gpucheck.check import OK, Check, passed, skipped, within
+from bench.gpucheck.doubling import doubled_bytes, doubled_flops, interleaved, more_intensity
 from bench.gpucheck.links import links
 from bench.profile.records import Point
 
 NO_HARDWARE = "a simulated device has none"
-LONG, SHORT = 0.3, 0.02
-"""Seconds of a repetition that a host clock can follow, and of one that is compared with its double."""
+LONG = 0.3
+"""Seconds of a repetition that a host clock can follow."""
 
 
 def results(bed: Bed) -> Iterator[Check]:
@@ -33,7 +36,7 @@ def _results(bed: Bed, name: str, points: list[Point]) -> Check:
     if "" not in reasons:
         return skipped(name, reasons.pop())
     loops = {(p.kernel, p.variant, p.access, p.sizes.get("fma"), p.operands): small(p) for p in points}
-    right, unfit = 0, ""
+    right, unfit, lacking = 0, "", []
     for point in loops.values():
         if time.monotonic() > bed.deadline:
             break
@@ -43,12 +46,27 @@ def _results(bed: Bed, name: str, points: list[Point]) -> Check:
             right += 1
         except VerificationError as error:
             return passed(name, False, f"{point.kernel} {point.variant}: {error}", "its reference")
+        except Unsupported as error:
+            lacking.append(str(error))
         except (BenchError, MemoryError) as error:
             unfit = f"{point.kernel} {point.variant}: {error}"
     if not right and not unfit:
-        return skipped(name, "the time for results was up")
-    said = f"{right} of {len(loops)} loops right" + (f"; {unfit}" if unfit else "")
+        return skipped(name, lacking[0] if lacking else "the time for results was up")
+    said = f"{right} of {len(loops) - len(lacking)} loops right" + (f"; {unfit}" if unfit else "")
     return passed(name, right > 0 and not unfit, said, "equal to the reference")
+
+
+def layouts(bed: Bed) -> Iterator[Check]:
+    """Where matrix instructions read shared memory, each element of the operands is found in its place."""
+    groups = bed.one_each(("tensor",), lambda p: (p.kernel, p.precision.label))
+    points = [point for point in groups if point.kernel == "wgmma"]
+    bodies: Any = getattr(bed.backend, "bodies", None)
+    if bodies is None or not points:
+        yield skipped("layout of wgmma", NO_HARDWARE if bodies is None else "this GPU has no wgmma")
+        return
+    for point in points:
+        bodies.check_layout(point)
+    yield Check("layout of wgmma", OK, f"{len(points)} of {len(points)} precisions right", "its reference")
 
 
 def event_clock(bed: Bed) -> Iterator[Check]:
@@ -68,67 +86,6 @@ def event_clock(bed: Bed) -> Iterator[Check]:
     (host, start, event), (more_host, _, more_event) = rows
     yield within("event clock / host clock", (more_event - event) / (more_host - host), 0.97, 1.03)
     yield passed("start on the host's clock", -0.001 <= start <= host, f"{start:.4g} s", f"0 to {host:.4g} s")
-
-
-def doubled_flops(bed: Bed) -> Iterator[Check]:
-    """Twice the trips of a counted loop take twice the time, in every precision of every chain."""
-    for point in _one_each(bed, ("fma", "tensor"), lambda p: (p.kernel, p.precision.label)):
-        with bed.prepared(point) as prepared:
-            amount = min(bed.amount(prepared, SHORT), prepared.most // 2)
-            ratio = _interleaved(lambda n: bed.fastest(prepared, n, 2), amount, 2 * amount)
-        yield within(f"2x FLOP {point.kernel} {point.precision.label}", ratio, 1.92, 2.08)
-
-
-def doubled_bytes(bed: Bed) -> Iterator[Check]:
-    """Twice the bytes of an array take twice the time, for every access."""
-    for point in _one_each(bed, ("stream",), lambda p: p.kernel):
-        seconds = []
-        for size in (point.sizes["bytes"] // 2, point.sizes["bytes"]):
-            with bed.prepared(sized(point, bytes=size)) as prepared:
-                amount = bed.amount(prepared, SHORT)
-                declared = prepared.work(amount).bytes(point.level)
-                seconds.append(bed.fastest(prepared, amount) / declared * size)
-        yield within(f"2x byte {point.kernel}", seconds[1] / seconds[0], 1.84, 2.16)
-
-
-def more_intensity(bed: Bed) -> Iterator[Check]:
-    """Far above the ridge time grows as the multiply-adds on the same bytes do."""
-    loops: dict[tuple[Any, ...], list[Point]] = {}
-    for point in _supported(bed, ("mix",)):
-        block = point.sizes.get("block")
-        loops.setdefault((point.kernel, point.precision.label, point.variant, block), []).append(point)
-    pairs = [sorted(found, key=lambda p: p.sizes["fma"])[-2:] for found in loops.values() if len(found) > 1]
-    if not pairs:
-        yield skipped("more FLOP/byte", "no intensity sweep runs here")
-        return
-    pair = {p.sizes["fma"]: p for p in max(pairs, key=lambda found: found[0].sizes["fma"])}
-
-    def seconds(fma: int) -> float:
-        with bed.prepared(pair[fma]) as prepared:
-            amount = bed.amount(prepared, SHORT)
-            return bed.fastest(prepared, amount) / amount
-
-    less, more = pair
-    ratio = _interleaved(seconds, less, more) / (more / less)
-    yield within(f"{more / less:g}x FLOP/byte {pair[more].kernel}", ratio, 0.92, 1.04)
-
-
-def _supported(bed: Bed, families: tuple[str, ...]) -> list[Point]:
-    return [p for p in bed.points if p.family in families and not bed.backend.unsupported(p)]
-
-
-def _one_each(bed: Bed, families: tuple[str, ...], key: Callable[[Point], Any]) -> list[Point]:
-    """The first point of every kind."""
-    found: dict[Any, Point] = {}
-    for point in _supported(bed, families):
-        found.setdefault(key(point), point)
-    return list(found.values())
-
-
-def _interleaved(seconds: Callable[[int], float], small: int, large: int) -> float:
-    """Ratio of the fastest times, taken in turn so that a drifting clock meets both."""
-    pairs = [(seconds(small), seconds(large)) for _ in range(3)]
-    return min(b for _, b in pairs) / min(a for a, _ in pairs)
 
 
 def flush(bed: Bed) -> Iterator[Check]:
@@ -191,7 +148,7 @@ def l2(bed: Bed) -> Iterator[Check]:
     """L2 at its best working set reaches what others have published for this board."""
     name, board = "L2 bandwidth", bed.backend.device.name
     known = next((rate for words, rate in L2_AT_LEAST.items() if words in board), 0.0)
-    candidates = [p for p in _supported(bed, ("cache",)) if p.level == "L2" and p.access == "read"]
+    candidates = [p for p in bed.supported(("cache",)) if p.level == "L2" and p.access == "read"]
     flat = {(p.variant, p.sizes["bytes"]): p for p in candidates if "plateau" in p.sizes}
     if not flat:
         yield skipped(name, "no set in L2 is measured here")
@@ -214,7 +171,7 @@ def _beta_of(bed: Bed, point: Point) -> float:
 
 def starts(bed: Bed) -> Iterator[Check]:
     """A start costs microseconds; one of a replayed graph costs no more than one by itself, a wait more."""
-    found = {p.variant: p for p in _supported(bed, ("launch",)) if p.kernel == "empty"}
+    found = {p.variant: p for p in bed.supported(("launch",)) if p.kernel == "empty"}
     if not {"plain", "graph", "sync"} <= {*found}:
         yield skipped("starts of a kernel", "not all ways of starting are measured here")
         return
@@ -278,10 +235,13 @@ def second_stream(bed: Bed) -> Iterator[Check]:
 
         with bed.prepared(point) as prepared:
             amount = bed.amount(prepared, SHORT)
-            plain = bed.fastest(prepared, amount)
-            with another_stream():
-                other = bed.fastest(prepared, amount)
-        yield within(name, other / plain, 0.9, 1.1)
+
+            def seconds(others: int, prepared: Prepared = prepared, amount: int = amount) -> float:
+                with another_stream() if others else nullcontext():
+                    return bed.fastest(prepared, amount, 2)
+
+            ratio = interleaved(seconds, 0, 1)
+        yield within(name, ratio, 0.9, 1.1)
 
 
 def fault_of_a_child(bed: Bed) -> Iterator[Check]:
@@ -309,6 +269,7 @@ def _bytes(point: Point) -> dict[str, int]:
 
 CHECKS: dict[str, Callable[[Bed], Iterable[Check]]] = {
     "results": results,
+    "layouts": layouts,
     "event clock": event_clock,
     "telemetry": telemetry,
     "doubled flops": doubled_flops,
@@ -317,11 +278,11 @@ CHECKS: dict[str, Callable[[Bed], Iterable[Check]]] = {
     "flush": flush,
     "levels": levels,
     "L2": l2,
+    "PyTorch": against_torch,
     "starts": starts,
     "links": links,
     "second stream": second_stream,
     "out of memory": out_of_memory,
     "fault of a child": fault_of_a_child,
-    "PyTorch": against_torch,
 }
 """In this order: right results first, what may cost the GPU its patience last."""

@@ -10,26 +10,23 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import IO
 
+from bench import checkout
 from bench.gpucheck.check import FAILED, Check
-
-CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def lines(
     name: str, words: Sequence[str], environment: Mapping[str, str], seconds: float
 ) -> Iterator[str | Check]:
     """The lines of its stdout; a failed check under `name` when it hangs or does not end well."""
-    paths = [str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]
     with tempfile.TemporaryFile() as complaints:
         process = subprocess.Popen(
             words,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=complaints,
-            env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(paths)},
+            env=checkout.environment(environment),
             start_new_session=True,  # so that all that it starts can be killed with it
         )
         try:

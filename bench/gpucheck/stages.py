@@ -8,6 +8,7 @@ A stage that hangs or dies costs itself alone: what it printed before stays.
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.errors import DeviceError
-from bench.gpucheck.check import FAILED, OK, SKIPPED, Check, run, run_all, skipped
+from bench.gpucheck.check import FAILED, OK, SKIPPED, TIME_UP, Check, run, run_all, skipped
 from bench.planning.planned import Planned
 from bench.profile.records import Point, Sample
 
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
     from bench.gpu import crosscheck
     from bench.running.runners import Children
 
-RESULTS_SHARE = 0.5
-"""Share of the tests' time in which loops are compared with their references."""
+RESULTS_SHARE, BEGUN, ENDED = 0.5, 0.9, 0.95
+"""Shares of the tests' time: in which loops are compared with their references, in which a check may begin,
+and after which none goes on."""
 
 HOPPER = 90
 """Compute capability x 10 that has functions of its own, for the target 90a."""
@@ -37,20 +39,27 @@ STREAMED = ("read", "copy", "triad")
 TURN = (0.02, 0.08, 3)
 """Of a turn of a side: seconds of a repetition, of all, and repetitions at least."""
 
-PAIRS, RESERVE = 5, 4.0
-"""Pairs of turns a kernel; seconds before the end from which no further kernel is begun."""
+PAIRS, RESERVE, SPARE = 5, 4.0, 2.0
+"""Pairs of turns a kernel; seconds before the end from which no further kernel is begun, and at which a stage
+ends by itself whatever it is at: one that has to be killed would count as a failed check."""
 
 
 def tests(device: str, seconds: float, folder: Path) -> Iterator[Check]:
-    """The device checks (bench/gpucheck/device.py) on an open backend."""
+    """The device checks (bench/gpucheck/device.py) on an open backend; PyTorch is imported meanwhile."""
     from bench.backends import open_backend
+    from bench.gpucheck import by_torch
     from bench.gpucheck.bed import Bed
     from bench.gpucheck.device import CHECKS
 
     began = time.monotonic()
-    bed = Bed(open_backend(device), began + RESULTS_SHARE * seconds)
-    sources = [(name, lambda check=check: check(bed)) for name, check in CHECKS.items()]
-    yield from run_all(sources, began + 0.9 * seconds)
+    other = by_torch.ahead() if device.startswith("cuda") else None
+    try:
+        bed = Bed(open_backend(device), began + RESULTS_SHARE * seconds, began + seconds - SPARE, other)
+        sources = [(name, lambda check=check: check(bed)) for name, check in CHECKS.items()]
+        yield from run_all(sources, began + BEGUN * seconds, began + ENDED * seconds)
+    finally:
+        if other is not None:
+            other.end(kill=True)
 
 
 def audit(device: str, seconds: float, folder: Path) -> Iterator[Check]:
@@ -60,11 +69,13 @@ def audit(device: str, seconds: float, folder: Path) -> Iterator[Check]:
         return
     from bench.gpu.described import in_child
 
+    until = time.monotonic() + seconds - SPARE
     capability = in_child(device).facts["compute_capability"]
     targets = f"{capability},90a" if capability == HOPPER else str(capability)
     words = [sys.executable, "-m", "bench", "audit", "--arch", targets]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=seconds, check=False)
+        left = max(1.0, until - time.monotonic())
+        done = subprocess.run(words, capture_output=True, text=True, timeout=left, check=False)
     except subprocess.TimeoutExpired:
         yield skipped("audit", f"not done in {seconds:.0f} s")
         return
@@ -92,11 +103,17 @@ def cross_check(device: str, seconds: float, folder: Path) -> Iterator[Check]:
     from bench.gpu.described import cuda_device
     from bench.running.runners import Children
 
-    deadline, found, environment = time.monotonic() + seconds, cuda_device(device), survey.environment(device)
+    deadline, environment = time.monotonic() + seconds - SPARE, survey.environment(device)
     ours = Children(device, environment=environment)
     second = Children(device.replace("cuda", "numba"), environment=environment)
     try:
-        sides = crosscheck.Side("cuda", turn(ours)), crosscheck.Side("numba", turn(second))
+        for runner in (second, ours):
+            runner.ahead()  # Numba alone takes seconds to import, and the GPU is looked at meanwhile
+        found = cuda_device(device)
+        sides = (
+            crosscheck.Side("cuda", turn(ours, deadline)),
+            crosscheck.Side("numba", turn(second, deadline)),
+        )
         for runner in (ours, second):
             runner.open(1)
         for point in crosscheck.points(found):
@@ -109,9 +126,20 @@ def cross_check(device: str, seconds: float, folder: Path) -> Iterator[Check]:
             runner.close(kill=True)
 
 
-def turn(runner: Children) -> Callable[[Point, int], Sample]:
-    """Measures a point once, in the runner's process."""
-    return lambda point, order: runner.measure(Planned(point, 0, 0.0, 0.5, 0.01, *TURN), order, 1.0, 20.0)
+class TimeUp(Exception):
+    """The stage's time is up in the middle of a kernel."""
+
+
+def turn(runner: Children, deadline: float = math.inf) -> Callable[[Point, int], Sample]:
+    """Measures a point once, in the runner's process; TimeUp from `deadline` on."""
+
+    def measure(point: Point, order: int) -> Sample:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeUp
+        return runner.measure(Planned(point, 0, 0.0, 0.5, 0.01, *TURN), order, 1.0, min(20.0, left))
+
+    return measure
 
 
 def compared(sides: tuple[crosscheck.Side, crosscheck.Side], point: Point, deadline: float) -> Check:
@@ -119,9 +147,13 @@ def compared(sides: tuple[crosscheck.Side, crosscheck.Side], point: Point, deadl
     from bench.gpu import crosscheck
 
     name = f"cross-check {point.kernel} {point.precision.label}"
+    late = skipped(name, TIME_UP)
     if time.monotonic() > deadline - RESERVE:
-        return skipped(name, "the stage's time was up")
-    found = crosscheck.compare(*sides, point, pairs=PAIRS, most=2 * PAIRS)
+        return late
+    try:
+        found = crosscheck.compare(*sides, point, pairs=PAIRS, most=2 * PAIRS)
+    except TimeUp:
+        return late
     if found.ratio is None:
         return skipped(name, found.sentence)
     status = FAILED if found.verdict == crosscheck.FAULT else OK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
+import math
 import shutil
 import subprocess
 import sys
@@ -15,13 +15,22 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench import checkout
 from bench.device import Device
 from bench.errors import ResourceError, UsageError
-from bench.gpucheck.check import FAILED, OK, SKIPPED, Check, passed, skipped
-from bench.gpucheck.process import CHECKOUT, last_words, lines
+from bench.gpucheck.check import FAILED, OK, SKIPPED, Check, guarded, passed, skipped
+from bench.gpucheck.process import last_words, lines
+from bench.whole_files import write
 
 LIMITS = {"tests": 90.0, "audit": 30.0, "cross-check": 25.0, "run": 100.0, "checks": 15.0}
 """Seconds that each stage may take, in the order in which they run: 260 in all."""
+
+END, AFTER_RUN = 264.0, 12.0
+"""Seconds from the first to the last line, whatever hangs: later stages get what earlier ones left of it. And
+of them those after the run, in which its self-checks are made."""
+
+DERIVING = 20.0
+"""Seconds at most for each, the fit and the report of a run that was ended."""
 
 MINUTES = 1.3
 """Time box of the measured run; the rest of its stage is for starting, fitting and drawing."""
@@ -51,16 +60,24 @@ class Record:
         self.say(line)
         self.lines.append(line)
 
+    @property
+    def until(self) -> float:
+        """On time.monotonic(), when all of it must have ended."""
+        return self.began + END
+
     def stage(self, name: str, checks: Iterator[Check]) -> None:
-        """Run a stage, a line a check, and write what is known by then."""
-        began, found = time.monotonic(), []
+        """Run a stage, a line a check, and write what is known by then, also of one that is interrupted."""
+        began, found = time.monotonic(), list[Check]()
         self.tell(f"-- {name}, at most {LIMITS[name]:.0f} s")
-        for check in checks:
-            found.append(check)
-            self.tell(check.line)
-        seconds = time.monotonic() - began
-        self.stages.append({"stage": name, "seconds": seconds, "checks": [asdict(check) for check in found]})
-        self.write()
+        try:
+            for check in guarded(name, checks):
+                found.append(check)
+                self.tell(check.line)
+        finally:
+            seconds = time.monotonic() - began
+            told = [asdict(check) for check in found]
+            self.stages.append({"stage": name, "seconds": seconds, "checks": told})
+            self.write()
 
     @property
     def all(self) -> list[dict[str, Any]]:
@@ -91,26 +108,27 @@ class Record:
     def write(self) -> None:
         """Record and table, each replaced as a whole."""
         for name, text in ((RECORD, json.dumps(self.value(), indent=1)), (TABLE, "\n".join(self.lines))):
-            beside = self.folder / f".{name}.part"
-            beside.write_text(text + "\n", encoding="utf-8")
-            os.replace(beside, self.folder / name)
+            write(self.folder / name, text + "\n")
 
 
 def check_gpu(device: str, out: Path, stage: str, say: Callable[[str], None]) -> Record:
     """Run all stages, or the one named; DeviceError in words when the device cannot be used at all."""
     if stage and stage not in LIMITS:
         raise UsageError(f"unknown stage {stage!r}; valid: {', '.join(LIMITS)}")
+    began = time.monotonic()
     found, environment = opened(device)
     folder = out / FOLDER
+    record = Record(found, folder, say, began)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        record.write()  # now, not after the first stage
     except OSError as error:
-        raise ResourceError(f"{folder} cannot be made ({error.strerror}): name another with --out") from None
-    record = Record(found, folder, say)
+        cause = f"{folder} cannot be made or written to ({error.strerror})"
+        raise ResourceError(f"{cause}: name another with --out") from None
     marked = "SIMULATED, no hardware is checked: " if found.kind == "simulated" else ""
     record.tell(f"{marked}{found.name}, {found.threads} {found.unit}s, state {found.state}; into {folder}")
     for name in (stage,) if stage else tuple(LIMITS):
-        record.stage(name, staged(name, device, folder, environment, record.notes))
+        record.stage(name, staged(name, device, folder, environment, record))
     _end(record)
     return record
 
@@ -135,36 +153,43 @@ def opened(device: str) -> tuple[Device, dict[str, str]]:
 
 
 def staged(
-    name: str, device: str, folder: Path, environment: dict[str, str], notes: list[str]
+    name: str, device: str, folder: Path, environment: dict[str, str], record: Record
 ) -> Iterator[Check]:
     """The checks of one stage."""
     if name == "run":
-        yield from measured(device, folder, LIMITS[name], notes)
+        yield from measured(device, folder, LIMITS[name], record.notes, record.until - AFTER_RUN)
         return
     if name == "checks" and not (folder / "profile.json").is_file():
         yield skipped(name, "there is no measured run to check")
         return
-    words = [sys.executable, "-m", "bench.gpucheck.stages", name, device, str(LIMITS[name]), str(folder)]
+    seconds = max(1.0, min(LIMITS[name], record.until - time.monotonic()))
+    words = [sys.executable, "-m", "bench.gpucheck.stages", name, device, str(seconds), str(folder)]
     pinned = {} if name == "cross-check" else environment  # it starts children of its own, pinned by it
-    for line in lines(name, words, pinned, LIMITS[name]):
+    for line in lines(name, words, pinned, seconds):
         if isinstance(line, Check):
             yield line
         elif line.startswith("{"):
             yield Check(**json.loads(line))
 
 
-def measured(device: str, folder: Path, seconds: float, notes: list[str]) -> Iterator[Check]:
-    """A run of the suite as a user starts it; of its files the ones that stay are moved into `folder`."""
+def measured(
+    device: str, folder: Path, seconds: float, notes: list[str], until: float = math.inf
+) -> Iterator[Check]:
+    """A run of the suite as a user starts it; of its files the ones that stay are moved into `folder`.
+
+    until: on time.monotonic(), by when one that had to be ended is fitted and drawn
+    """
     for name in (*KEPT, "samples.jsonl.gz"):
         (folder / name).unlink(missing_ok=True)
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".run-") as place:
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".run-", ignore_cleanup_errors=True) as place:
         words = [sys.executable, "-m", "bench", "run", "--device", device, "--minutes", str(MINUTES)]
-        code, said = _run([*words, "--results", place, "--quiet"], seconds - 5)
+        code, said = _run([*words, "--results", place, "--quiet"], min(seconds - 5, until - began))
         homes = [path.parent for path in Path(place).glob("*/*/samples.jsonl")]
         if homes and not (homes[0] / "profile.json").is_file():
             for verb in ("fit", "report"):
-                _run([sys.executable, "-m", "bench", verb, str(homes[0])], 20.0)
+                left = max(1.0, until - time.monotonic())
+                _run([sys.executable, "-m", "bench", verb, str(homes[0])], min(DERIVING, left))
         for home in homes:
             _keep(home, folder, notes)
     how = "finished" if code == 0 else "no end in time" if code is None else f"exit code {code}: {said}"
@@ -175,14 +200,13 @@ def measured(device: str, folder: Path, seconds: float, notes: list[str]) -> Ite
 
 def _run(words: Sequence[str], seconds: float) -> tuple[int | None, str]:
     """Exit code (None: out of time, ended like Ctrl-C so that samples stay) and the last words on stderr."""
-    paths = [str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]
     with tempfile.TemporaryFile() as complaints:
         process = subprocess.Popen(
             words,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=complaints,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            env=checkout.environment(),
         )
         code: int | None = None
         try:
