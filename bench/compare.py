@@ -23,6 +23,10 @@ MANY = 10
 """From this many ceilings on, chance alone is expected to spoil some verdict."""
 
 SAME, FASTER, SLOWER, CANNOT_TELL = "same", "faster", "slower", "cannot tell"
+LARGER, SMALLER = "larger", "smaller"
+
+BESIDE_ONE = {"s": (FASTER, SLOWER), "byte": (SMALLER, LARGER)}
+"""What B is below and above A, by unit: of times less is faster, capacities are no speeds; rates as usual."""
 
 OCCASION = ("time", "command")
 """Provenance that differs between any two runs and explains nothing."""
@@ -135,21 +139,21 @@ def ratio_interval(a: Ceiling, b: Ceiling) -> Interval:
     return Interval(value, value * math.exp(-down), value * math.exp(up))
 
 
-def verdict(ratio: Interval, of_times: bool = False) -> str:
-    """What an interval of B/A allows to say; `of_times`: less is faster.
+def verdict(ratio: Interval, unit: str = "") -> str:
+    """What an interval of B/A allows to say of values in `unit`.
 
-    same: it lies within 1/(1+MARGIN) .. 1+MARGIN;  faster: else, wholly above 1;
-    slower: else, wholly below 1;  cannot tell: it holds 1 and reaches beyond, or there is none
+    same: it lies within 1/(1+MARGIN) .. 1+MARGIN;  faster (of s slower, of byte larger): else, wholly above
+    1;  slower (faster, smaller): else, wholly below 1;  cannot tell: it holds 1 and reaches beyond, or there
+    is none
     """
+    below, above = BESIDE_ONE.get(unit, (SLOWER, FASTER))
     if ratio.low is None or ratio.high is None:
         return CANNOT_TELL
     if ratio.low >= 1 / (1 + MARGIN) and ratio.high <= 1 + MARGIN:
         return SAME
     if ratio.low > 1:
-        return SLOWER if of_times else FASTER
-    if ratio.high < 1:
-        return FASTER if of_times else SLOWER
-    return CANNOT_TELL
+        return above
+    return below if ratio.high < 1 else CANNOT_TELL
 
 
 def differences(a: Profile, b: Profile) -> Iterator[Difference]:
@@ -206,7 +210,7 @@ def _row(a: Ceiling, b: Ceiling) -> Row:
         threads_a=a.threads,
         threads_b=b.threads,
         ratio=ratio,
-        verdict=verdict(ratio, of_times=a.unit == "s"),
+        verdict=verdict(ratio, a.unit),
         note="; ".join(notes),
     )
 

@@ -10,9 +10,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from bench.checkout import CHECKOUT
 from bench.errors import FileError, UsageError
 
-FOLDER = Path(__file__).resolve().parent.parent / "results" / "reference"
+FOLDER = CHECKOUT / "results" / "reference"
 """Where the two tables lie in every checkout; results/reference/README.md explains their columns."""
 
 DATASHEET, MEASURED = "datasheet", "measured"

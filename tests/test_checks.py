@@ -125,7 +125,7 @@ def test_every_answer_carries_its_evidence() -> None:
     assert told["side"] == "ok: it moves no bytes, at any bandwidth"
     assert told["double flops"] == (
         "ok: 2.00 times the flops in one repetition take 2.00 times as long ± 0 %, "
-        "2.00 within 10 % is expected"
+        "2.00 within 12 % is expected"
     )
     assert told["window"] == "ok: repetitions of 2.00 ms on the native clock, 500 µs is the least"
     assert told["verified"] == "ok: compared with its reference before it was timed, in 5 rounds"
@@ -290,6 +290,37 @@ def test_arrays_as_fast_as_the_last_cache_fail() -> None:
     resident = [*of_beta(90e9), *rounds(l3, 85e9)]
     assert said(resident, "read", "array size").endswith("but as fast as L3 with 85.0 GB/s")
     assert word(said([*of_beta(), *rounds(l3, 85e9)], "read", "array size")) == OK
+
+
+def walked(rates: Mapping[int, float]) -> list[Sample]:
+    """Sets of so many MiB of both threads together, read at byte/s."""
+    where = {mib: replace(L2, level="DRAM", sizes={"bytes": mib * MIB // 2}) for mib in rates}
+    return [sample for mib, rate in rates.items() for sample in rounds(where[mib], rate)]
+
+
+def test_arrays_in_a_larger_cache_than_the_system_reports_fail() -> None:
+    """A virtual machine is told of 16 MiB, its host has 100: the arrays are read partly from those."""
+    hidden = walked({24: 60e9, 32: 58e9, 48: 57e9, 64: 55e9, 96: 50e9, 128: 22e9})
+    assert said([*of_beta(), *hidden], "read", "array size") == (
+        "fails: 1 x 128 MiB against 16 MiB of cache, but sets up to 96 MiB are read over 1.25 times as fast: "
+        "a larger cache than the system reports holds part of them"
+    )
+    assert word(said([*of_beta(), *of_beta(where=COPY), *hidden], "copy", "array size")) == FAILS
+    large = of_beta(where=replace(READ, sizes={"bytes": 512 * MIB}))
+    assert word(said([*large, *hidden], "read", "array size")) == OK, "four times what is held"
+
+
+@pytest.mark.parametrize(
+    "rates",
+    [
+        {24: 30e9, 32: 21e9, 48: 20e9, 64: 20e9, 128: 19e9},  # the edge of the cache that is reported
+        {32: 24e9, 48: 24e9, 64: 24e9, 96: 24e9, 128: 24e9},  # another loop, a fifth faster
+        {32: 20e9, 48: 20e9, 64: 50e9, 96: 50e9, 128: 50e9},  # two good moments and more, behind DRAM
+        {32: 50e9, 48: 50e9, 64: 20e9, 96: 20e9},  # two are no row
+    ],
+)
+def test_sets_behind_the_cache_that_are_no_faster_do_not(rates: Mapping[int, float]) -> None:
+    assert word(said([*of_beta(), *walked(rates)], "read", "array size")) == OK
 
 
 @pytest.mark.parametrize(("size", "answer"), [(300 << 10, OK), (900 << 10, FAILS), (40 << 10, FAILS)])

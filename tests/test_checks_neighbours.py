@@ -38,6 +38,18 @@ def test_a_jump_on_the_plateau_of_a_pi_fails() -> None:
     assert word(told) == OK, "the same jump in rounds that differ by more"
 
 
+def test_what_serial_execution_changes_fails_nothing() -> None:
+    """Where nothing overlaps a doubled intensity changes the rate by 11 % at four times the ridge."""
+    serial = {2.0**p: 1 / (1 + min(q := 2.0**p * 20e9 / PI, 1 / q)) for p in range(-4, 9)}
+    samples = [*of_pi(), *of_beta(), *sweep(serial)]
+    for kernel, check in (("fma", "double bytes"), ("read", "double flops"), ("fma", "double flops")):
+        for name in ("neighbours", check):
+            told = said(samples, kernel, name)
+            assert word(told) == OK, told
+    worse = {**serial, **{2.0**p: 0.85 * serial[2.0**p] for p in (7, 8)}}
+    assert word(said([*of_pi(), *of_beta(), *sweep(worse)], "fma", "neighbours")) == FAILS
+
+
 def test_a_jump_shows_on_a_sweep_of_few_settings_too() -> None:
     few = [s for s in sweep({2.0**p: 0.85 for p in (7, 8)}) if s.point.sizes["fma"] >= 48 * 16]
     told = said([*of_pi(), *of_beta(), *few], "fma", "neighbours")

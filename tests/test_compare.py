@@ -94,6 +94,19 @@ def test_verdicts(low: float | None, high: float | None, expected: str) -> None:
     assert compare.verdict(Interval(middle, low, high)) == expected
 
 
+@pytest.mark.parametrize(
+    ("unit", "below", "above"),
+    [("FLOP/s", "slower", "faster"), ("s", "faster", "slower"), ("byte", "smaller", "larger")],
+)
+def test_what_more_means_depends_on_the_unit(unit: str, below: str, above: str) -> None:
+    """Less time is faster, and a larger cache is no faster one."""
+    assert compare.verdict(Interval(0.5, 0.4, 0.6), unit) == below
+    assert compare.verdict(Interval(2.0, 1.9, 2.1), unit) == above
+    assert compare.verdict(Interval(1.0, 0.99, 1.01), unit) == "same"
+    row = only_row(*(pi(v, unit=unit) for v in (100e9, 300e9)))
+    assert row.verdict == above
+
+
 def test_one_round_gives_no_verdict() -> None:
     single = dataclasses.replace(pi(200e9), estimate=Interval(200e9), rounds=1, converged=None)
     row = only_row(pi(100e9), single)

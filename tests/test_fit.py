@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bench.fitting.fit import fit_sweep
-from bench.fitting.reach import wanting
+from bench.fitting.reach import NEVER, SEEN, Reach, rewrite, wanting
 from bench.profile.records import CurvePoint, Fit, Interval
 from bench.profile.roofline import INFINITY, overlap
 from tests.sweeps import Truth, intensities, sweep
@@ -167,6 +167,16 @@ def test_too_few_points_are_told_on_which_side(low: float, high: float, said: st
     assert wanting((left_out, *points[1:])).startswith("nothing fitted: 2 of the 4 points")
 
 
+@pytest.mark.parametrize(
+    ("places", "said"), [(1, "12 points at 1 of the 4 intensities"), (3, "at 3 of the 4")]
+)
+def test_one_intensity_is_no_sweep_however_many_points_it_has(places: int, said: str) -> None:
+    """Nothing tells there whether memory or arithmetic binds, so neither a rate nor a bound is given."""
+    points = [p for p in sweep(Truth(), intensities(1.0, 64.0, 4))[:places] for _ in range(12 // places)]
+    assert fit_sweep(points)[1] == () and said in wanting(points)
+    assert fit_sweep(sweep(Truth(), intensities(1.0, 64.0, 4)))[1]
+
+
 def test_enough_points_want_nothing() -> None:
     assert wanting(sweep(Truth(), intensities(0.01, 0.1, 4))) == ""
 
@@ -205,10 +215,24 @@ def test_a_sweep_that_starts_beyond_the_ridge_bounds_beta_from_below(p: float, n
     assert fit.pi.value == pytest.approx(1e11, rel=0.04)
 
 
+def test_a_ridge_between_two_bounds_has_no_end() -> None:
+    """At least pi over at least beta: any ridge is possible; where pi is known there is a most."""
+    points = sweep(Truth(), intensities(1.0, 8.0), rounds=5)
+    fit = replace(chosen(points), pi=Interval(1e11, 0.9e11, 1.1e11))
+    found = rewrite(fit, Reach(NEVER, NEVER), points)
+    assert (found.ridge.low, found.ridge.high) == (None, None)
+    assert (found.pi.high, found.beta.high) == (None, None) and "beta not reached" in found.limits
+    known = rewrite(fit, Reach(SEEN, NEVER), points)
+    assert known.beta.low is not None and known.ridge.low is None
+    assert known.ridge.high == pytest.approx(1.1e11 / known.beta.low)
+    alone = rewrite(replace(fit, pi=Interval(1e11)), Reach(SEEN, NEVER), points)
+    assert alone.ridge.high == pytest.approx(1e11 / known.beta.low)
+
+
 @pytest.mark.parametrize("p", [1.5, 3.0, INFINITY])
 def test_a_sweep_that_ends_in_the_knee_widens_pi_to_what_such_fits_are_worth(p: float) -> None:
     fit = chosen(sweep(Truth(p=p), intensities(0.01, 1.8, 24), rounds=5, within=0.01))
-    assert fit.limits == "only the knee below pi is seen: pi within about 15%"
+    assert fit.limits == "only the knee below pi is seen: pi within about 15 %"
     assert fit.pi.low is not None and fit.pi.low <= fit.pi.value / 1.15
     assert fit.pi.high is not None and fit.pi.high >= fit.pi.value * 1.15
     assert fit.pi.low < 1e11 < fit.pi.high
@@ -217,9 +241,32 @@ def test_a_sweep_that_ends_in_the_knee_widens_pi_to_what_such_fits_are_worth(p: 
 
 def test_a_sweep_that_starts_in_the_knee_widens_beta() -> None:
     fit = chosen(sweep(Truth(p=2.0), intensities(0.3, 100, 24), rounds=5, within=0.01))
-    assert fit.limits == "only the knee above beta is seen: beta within about 10%"
+    assert fit.limits == "only the knee above beta is seen: beta within about 10 %"
     assert fit.beta.half_width is not None and fit.beta.half_width >= 0.0999
     assert fit.pi.half_width is not None and fit.pi.half_width < 0.05
+
+
+def test_short_points_at_the_end_are_slow_by_the_overhead_and_no_drop() -> None:
+    """The last four points take a few times T0 each: their rates are a third of pi, as the form says."""
+    truth = Truth(p=8.0, t0=1e-5)
+    short = sweep(truth, np.array([300.0, 350.0, 400.0, 450.0]), 2e3)
+    assert max(p.estimate.value for p in short) < 5e10
+    for high in (40.0, 200.0):  # behind all others, and among them
+        fit = chosen([*sweep(truth, intensities(0.03, high, 30), 1e9), *short])
+        assert fit.t0 == pytest.approx(1e-5, rel=0.01) and fit.limits == ""
+
+
+def test_points_that_are_all_as_short_as_a_launch_may_show_nothing_else() -> None:
+    """10 us whatever the work reads as a bandwidth of 6.4 GB/s over 64 kB: nothing but the time tells."""
+    x = intensities(0.01, 100.0, 24)
+    work = [(i * 64e3, 64e3) for i in x]
+    launches = [CurvePoint(i, Interval(f / 1e-5), f, q, 1e-5) for i, (f, q) in zip(x, work, strict=True)]
+    said = "no point lasts longer than 10.0 µs: starting one may be all that they show"
+    assert said in chosen(launches).limits
+    long = [replace(p, flops=p.flops * 1e4, bytes=p.bytes * 1e4, seconds=0.1) for p in launches]
+    assert said[:8] not in chosen(long).limits
+    of_one_byte = [replace(p, flops=p.x, bytes=1.0, seconds=p.x / p.estimate.value) for p in launches]
+    assert said[:8] not in chosen(of_one_byte).limits
 
 
 def test_rates_that_fall_at_the_end_are_told_and_do_not_lower_pi_to_the_fall() -> None:
@@ -227,7 +274,7 @@ def test_rates_that_fall_at_the_end_are_told_and_do_not_lower_pi_to_the_fall() -
     for i in (38, 39):
         points[i] = replace(points[i], estimate=Interval(0.6e11))
     fit = chosen(points)
-    assert fit.limits == f"the rate drops by 40% beyond {FULL[37]:.3g} FLOP/byte"
+    assert fit.limits == f"the rate drops by 40 % beyond {FULL[37]:.3g} FLOP/byte"
     assert fit.pi.value == pytest.approx(1e11, rel=0.02)
     assert chosen(sweep(Truth(p=3.0), FULL, rounds=5, within=0.04)).limits == ""
 

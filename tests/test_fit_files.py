@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench import cli, importers
+from bench import importers
 from bench.errors import FileError, UsageError
 from bench.importers import contents, rows
 from bench.profile import encoding
@@ -17,19 +17,6 @@ from bench.report import refits, sweep_plot
 from tests.imported import FILES, ert_folder
 
 # files that are none
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Exit code and both streams of the command line in this process."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stop:
-            cli.main([str(word) for word in words])
-        said = capsys.readouterr()
-        return int(stop.value.code or 0), said.out, said.err
-
-    return run
 
 
 def sparse(path: Path) -> None:

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
+import yaml
 
 from bench.backends.simulated import SimulatedBackend
+from bench.backends.simulation.truth import CATALOGUE
+from bench.backends.simulation.written import read
+from bench.profile.verdict import FAILS, OK, word
+from bench.running import suite
+from bench.store import read_profile
 from tests.hierarchies import CHUNKS, CPU, GPU, of, profile
 
 
@@ -73,3 +82,18 @@ def test_bytes_in_flight_follow_little_until_beta_binds() -> None:
     assert found["first_ratio"] == pytest.approx(1.0, rel=0.02)
     assert found["beta"] == pytest.approx(0.7 * 20e9, rel=0.05)  # one thread's share of the memory
     assert 0.5 <= found["half_bytes"] / found["little_bytes"] <= 0.6
+
+
+def test_a_guest_that_is_told_of_a_smaller_cache_does_not_pass_part_of_it_for_memory(tmp_path: Path) -> None:
+    """An L3 of 96 MiB, told as 16: reads of 128 MiB come partly from it, twice 128 MiB of a copy do not."""
+    truth = read(CATALOGUE)["small-cpu"]
+    truth["caches"][-1] |= {"bytes": 96 << 20, "reported": 16 << 20}
+    (tmp_path / "guest.yaml").write_text(yaml.safe_dump(truth), encoding="utf-8")
+    asked: dict[str, Any] = {"preset": "standard", "families": ["stream", "cache"], "quiet": True}
+    found = suite.run(f"sim:{tmp_path / 'guest.yaml'}", results=tmp_path / "r", **asked)
+    whole = [c for c in read_profile(found).ceilings if (c.level, c.threads) == ("DRAM", 2)]
+    (reads,) = (c for c in whole if c.kernel == "read")
+    (copies,) = (c for c in whole if (c.kernel, c.store) == ("copy", "nontemporal"))
+    assert reads.estimate.value > 1.1 * 20e9 and copies.estimate.value == pytest.approx(28e9, rel=0.03)
+    assert word(reads.checks["array size"]) == FAILS and "larger cache" in reads.checks["array size"]
+    assert word(copies.checks["array size"]) == OK

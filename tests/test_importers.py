@@ -253,6 +253,25 @@ def test_named_rounds_give_intervals_over_rounds_and_one_run_those_of_its_points
         assert found.clean and found.plateaus["fitted_pi_share"] == pytest.approx(1, abs=0.02)
 
 
+def test_rounds_that_share_too_few_points_leave_the_intervals_to_the_points(tmp_path: Path) -> None:
+    """Each round was cut shorter than the one before: no refit of a round would be one of the curve."""
+    xs = [2.0 ** (k / 2) for k in range(-10, 20)]
+    rows_ = [f"{x},{min(100, 20 * x)},{r}" for r in range(5) for x in xs[: 30 - 6 * r]]
+    path = tmp_path / "ragged.csv"
+    path.write_text("I [FLOP/byte],P [GFLOP/s],round\n" + "\n".join(rows_) + "\n", encoding="utf-8")
+    found = refit(loaded(path).sweeps[0])
+    assert found.basis == POINTS and found.chosen and found.chosen.pi.half_width is not None
+
+
+def test_a_ridge_between_two_bounds_gets_no_interval_from_its_points(tmp_path: Path) -> None:
+    path = tmp_path / "bent.csv"
+    rows_ = [f"{x},{50 * x**0.3}" for x in (0.03, 0.25, 2, 16, 128)]
+    path.write_text("I [FLOP/byte],P [GFLOP/s]\n" + "\n".join(rows_) + "\n", encoding="utf-8")
+    fit = refit(loaded(path).sweeps[0]).chosen
+    assert fit and fit.pi.is_bound and fit.beta.is_bound
+    assert (fit.ridge.low, fit.ridge.high) == (None, None)
+
+
 def test_a_step_is_named_and_makes_a_sweep_unclean() -> None:
     found = [refit(sweep) for sweep in loaded(FILES / "intensity_sweep.txt").sweeps]
     assert [one.clean for one in found] == [False, True, True]

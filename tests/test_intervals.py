@@ -51,6 +51,14 @@ def test_value_is_the_median_and_is_never_outside_its_interval() -> None:
     assert interval([2.0, 2.0, 2.0], value=3.0) == Interval(3.0, pytest.approx(2.0), pytest.approx(3.0))
 
 
+@pytest.mark.parametrize("value", [1e11 / 3, 1.4e10, 7.3e9, 3e-7])
+def test_equal_rounds_have_their_value_inside(value: float) -> None:
+    """The logarithm of a value and back is another by its last digit."""
+    found = interval([value] * 5)
+    assert found.low is not None and found.high is not None
+    assert found.low <= value <= found.high and found.half_width == pytest.approx(0.0, abs=1e-12)
+
+
 def test_one_round_has_a_value_and_no_interval() -> None:
     assert interval([5.0]) == Interval(5.0, None, None)
     assert bounded_interval([0.5], 0, 1) == Interval(0.5, None, None)

@@ -211,6 +211,16 @@ def test_an_alpha_that_the_sizes_do_not_tell_is_a_bound() -> None:
     assert record["beta"] == pytest.approx(2e9, rel=0.05)
 
 
+@pytest.mark.parametrize("rounds", [1, 5])
+def test_an_alpha_at_its_floor_is_a_bound_however_alike_the_rounds(rounds: int) -> None:
+    """Times in proportion to the sizes: every round says 0, and a single one has no interval to say so."""
+    found = alpha_beta.fit(SIZES, [[v / 2e9] * rounds for v in SIZES])
+    assert found is not None and not found.has_alpha
+    assert swept._line_record(found)["alpha_high"] == SIZES[0] / 2e9
+    told = alpha_beta.fit(SIZES, [[1e-6 + v / 2e9] * rounds for v in SIZES])
+    assert told is not None and told.has_alpha and told.alpha.value == pytest.approx(1e-6, rel=1e-3)
+
+
 CHUNKS = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0]
 
 

@@ -266,7 +266,7 @@ def test_launch_overhead_of_the_fitted_sweep_counts_and_can_bind() -> None:
 def test_above_the_roof_is_said_in_words_and_not_before_three_percent() -> None:
     fast = one(sample(0.08, 1e9, 1e9, 1e9))
     assert fast.efficiency.value == pytest.approx(1.25)
-    assert fast.note.startswith("above roof: 25% more than is possible; check the FLOP and byte counts")
+    assert fast.note.startswith("above roof: 25 % more than is possible; check the FLOP and byte counts")
     assert one(sample(0.098, 1e9, 1e9, 1e9)).note == ""
     assert fast.idle <= 1
 
@@ -275,7 +275,7 @@ def test_above_the_roof_by_less_than_the_interval_is_no_alarm() -> None:
     seconds = (0.06, 0.08, 0.11)
     p = one(*(sample(s, 1e9, 1e9, 1e9, round=n) for n, s in enumerate(seconds, 1)))
     assert p.efficiency.low is not None and p.efficiency.low < 1.0 < 1.2 < p.efficiency.value
-    assert p.note.startswith("25% above its roof, which lies within its interval")
+    assert p.note.startswith("25 % above its roof, which lies within its interval")
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])

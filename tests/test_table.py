@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench.profile.records import Placement, Profile
+from bench.profile.records import Interval, Placement, Profile
 from bench.report import heading, roofs
 from bench.report.table import render
 from tests.synthetic import G, ceiling, placement, synthetic_profile
@@ -213,6 +213,52 @@ def test_absent_things_are_listed_and_then_counted() -> None:
     assert "skipped fma fp16: this CPU has no fp16" in text
     assert "left out point 9" in text and "left out point 10" not in text
     assert "and 30 more" in text
+
+
+def test_what_is_absent_for_one_reason_stands_on_one_line() -> None:
+    none, late = "no beta of DRAM measured with 2 threads", "3 points, the time box ended first"
+    absent = ("fma: not asked for", f"workload dot: {none}", "mix: not asked for", f"workload fft: {none}")
+    absent += (f"copy fp64 (all): {late}", f"triad fp64 (all): {late}")
+    lines = section(render(replace(synthetic_profile(), skipped=(), not_measured=absent)), "Not measured")
+    assert [line for line in lines.splitlines() if line.startswith("left out")] == [
+        "left out fma, mix: not asked for",
+        f"left out workload dot, workload fft: {none}",
+        "left out copy fp64 (all): 3 points, the time box ended first",
+        "left out triad fp64 (all): 3 points, the time box ended first",
+    ]
+
+
+def test_what_is_missing_names_the_overlap_only_where_none_was_measured() -> None:
+    """The chunks of the overlap family tell an overlap without any intensity sweep."""
+    made = synthetic_profile()
+    others = tuple(curve for curve in made.curves if curve.kind != "mix")
+    chunked = replace(made.curves[0], kind="overlap", plateaus={"omega": 0.8}, fits=())
+    for curves, end in (
+        (others, "no fitted curve and no overlap ω"),
+        ((*others, chunked), "no fitted curve"),
+    ):
+        (said,) = roofs.missing(replace(made, curves=curves))
+        assert said.endswith(f"there is {end}")
+
+
+def test_counts_among_the_conditions_are_whole() -> None:
+    rounds = ({"round": 1, "values": {"busy_processes": 1}}, {"round": 2, "values": {"busy_processes": 12}})
+    made = replace(synthetic_profile(), conditions=rounds)
+    assert heading.conditions(made) == "2 rounds · busy processes 1 to 12"
+    half = replace(made, conditions=({"round": 1, "values": {"load_average": [0.514, 1, 1]}},))
+    assert heading.conditions(half) == "1 round · load 0.51"
+
+
+def test_an_asymptote_never_reached_has_its_sign_and_no_overlap_is_told() -> None:
+    made = synthetic_profile()
+    mixes = [c for c in made.curves if c.kind == "mix"]
+    (old,) = (f for f in mixes[0].fits if f.chosen)
+    open_ = replace(old, pi=Interval(90 * G, 89 * G), ridge=Interval(4.5, 4.4), omega=Interval(1.0, 0.0, 1.0))
+    for curves, corner in (((replace(mixes[0], fits=(open_,)),), False), (mixes, True)):
+        text = render(replace(made, curves=tuple(curves)))
+        assert ("at its ridge a curve reaches" in text) == corner
+        assert ("≥ 90.0 GFLOP/s" in text and "≥ 4.50" in text) != corner
+        assert "± 0.50" not in text
 
 
 def test_heading_reads_what_a_run_records() -> None:

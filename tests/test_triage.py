@@ -221,14 +221,14 @@ def test_throttling(gpu: Log) -> None:
         lambda s: bool(s.repetitions.start) and s.repetitions.start[0] >= moment, lambda s: clocked(s, 0.8)
     )
     one = only(diagnosed(gpu, change), "throttling")
-    assert "from 1.20 GHz to 960 MHz (20%)" in one.sentence
+    assert "from 1.20 GHz to 960 MHz (20 %)" in one.sentence
     first = min(s.repetitions.start[0] for s in gpu.samples if s.repetitions.start)
     assert float(one.evidence["since_seconds"]) == pytest.approx(moment - first, abs=2.0)
 
 
 def test_stuck_clock(gpu: Log) -> None:
     one = only(diagnosed(gpu, lambda s: clocked(s, 0.7)), "stuck-clock")
-    assert "840 MHz" in one.sentence and "70%" in one.sentence
+    assert "840 MHz" in one.sentence and "70 %" in one.sentence
 
 
 @pytest.mark.parametrize(("word", "cause"), [("sw_power_cap", "power-cap"), ("sw_thermal", "thermal-cap")])
@@ -267,6 +267,10 @@ def test_noisy_neighbour_by_cpu_time(cpu: Log) -> None:
     one = only([f for f in diagnosed(cpu, change) if f.subject == "repetitions"], "noisy-neighbour")
     assert float(one.evidence["disturbed_share"]) == pytest.approx(0.2, abs=0.03)
     assert "lost their CPU" in one.sentence
+    for count, said in ((1, "1 other process was at work"), (3, "3 other processes were at work")):
+        busy = [{**c, "values": {**c["values"], "busy_processes": count}} for c in cpu.conditions]
+        beside = diagnosed(replace(cpu, conditions=busy), change)
+        assert said in only([f for f in beside if f.subject == "repetitions"], "noisy-neighbour").sentence
 
 
 def test_noisy_neighbour_by_slow_repetitions(gpu: Log) -> None:

@@ -94,6 +94,14 @@ def test_bare_numbers_that_need_no_word() -> None:
     assert explain(59.5e12, Context("pi", "Some Other GPU", "fp32")) is None, "nobody's figures are borrowed"
 
 
+def test_a_number_whose_interval_reaches_what_is_normal_needs_no_word() -> None:
+    """0.5 of the datasheet known to a factor of two; 1.2 times it known to 15 %."""
+    for value, width, cause in ((2.4e12, 1.0, None), (5.76e12, 0.2, None), (2.4e12, 0.1, "byte-convention")):
+        interval = Interval(value, value / (1 + width), value * (1 + width))
+        found = explain(value, Context("beta", "NVIDIA H200", interval=interval))
+        assert (found.cause if found else None) == cause, found
+
+
 def test_a_pair_of_numbers_that_is_another_device() -> None:
     one = explain(2.0e12, Context("beta", "NVIDIA H200", "fp32", beside={"pi": 19e12}))
     assert one is not None and one.cause == "wrong-device" and "A100" in one.sentence

@@ -49,7 +49,7 @@ def memory_at(log: Log, hertz: float) -> Log:
 
 def test_memory_clock_as_it_is_read(gpu: Log) -> None:
     one = only(diagnosed(memory_at(gpu, 5e9), slow_memory), "memory-clock")
-    assert "5.00 GHz, 62% of the 8.00 GHz" in one.sentence
+    assert "5.00 GHz, 62 % of the 8.00 GHz" in one.sentence
 
 
 @pytest.mark.parametrize("hertz", [0.4e9, 4e9])
@@ -61,7 +61,7 @@ def test_an_idle_memory_clock_alone_is_no_finding(gpu: Log, hertz: float) -> Non
 def test_memory_clock_under_load(gpu: Log) -> None:
     """Readings under load decide, whatever the idle board says."""
     lowered = where(of("stream"), lambda s: replace(s, facts={**s.facts, "memory_clock_hz": 4e9}))
-    assert "4.00 GHz, 50%" in only(diagnosed(gpu, lowered), "memory-clock").sentence
+    assert "4.00 GHz, 50 %" in only(diagnosed(gpu, lowered), "memory-clock").sentence
     full = where(of("stream"), lambda s: replace(s, facts={**s.facts, "memory_clock_hz": 8e9}))
     assert diagnosed(memory_at(gpu, 7e9), full) == []
 

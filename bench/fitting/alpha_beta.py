@@ -33,8 +33,9 @@ EVIDENCE = 6.0
 MODEL_ERROR = 0.005
 """No line is truer than this share: noise-free data would else choose by rounding."""
 
-ALPHA_FLOOR = 1e-4
-"""Share of the shortest time below which alpha cannot be told from 0."""
+ALPHA_FLOOR, ON_FLOOR = 1e-4, 2.0
+"""Share of the shortest time below which alpha cannot be told from 0, and the factor up to which it counts as
+lying there."""
 
 MOST_OFF = 10.0
 """Factor between alpha and an end of its interval from which it is no figure, and only its bound is told."""
@@ -67,7 +68,8 @@ class AlphaBeta:
     def has_alpha(self) -> bool:
         """Whether the sizes tell alpha; where beta decides even the smallest time, rounds say anything."""
         width = self.alpha.half_width
-        return width is None or width < MOST_OFF - 1
+        on_floor = self.alpha.value <= ON_FLOOR * ALPHA_FLOOR * self.shortest
+        return not on_floor and (width is None or width < MOST_OFF - 1)
 
     def seconds(self, volume: float) -> float:
         """Predicted time of `volume` byte, s."""

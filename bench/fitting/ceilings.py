@@ -11,7 +11,7 @@ from bench import triage
 from bench.fitting import capacity, checks, hierarchy, in_theory, normal, recorded, swept
 from bench.fitting.curves import curves, is_square, rate_unit
 from bench.fitting.intervals import CAP_CACHE, CAP_PI, MEDIAN, P75, memory_cap
-from bench.fitting.pooled import Pooled, pool, usable, winner
+from bench.fitting.pooled import Pooled, pool, usable, winner, work
 from bench.profile.records import SCHEMA_VERSION, Ceiling, Placement, Point, Profile, Sample
 from bench.workloads.roof import REGIMES
 
@@ -21,6 +21,10 @@ UNITS = ("vector", "matrix", "library")
 TYPES = ("fp64", "fp32", "fp16", "bf16", "fp8", "fp4", "int32", "int8")
 
 LEVEL_ORDER = ("L1", "L2", "L3", "DRAM")
+
+NEAR = 0.01
+"""How far a ceiling may be from the rates of those repetitions that it stands for; else their nearest quarter
+does."""
 
 ENERGY_SECONDS = 1.0
 """Repetitions of a sample must last so long together that its power means anything."""
@@ -86,7 +90,7 @@ def _order(c: Ceiling) -> tuple[object, ...]:
 def _ceiling(best: Pooled, compute: bool, cap: float, device: Mapping[str, Any]) -> Ceiling:
     point = best.point
     estimate = best.estimate(P75 if compute else MEDIAN)
-    clock = _median(best, "clock_hz")
+    clock = _clock(best, estimate.value)
     per_clock = estimate.value / clock / point.threads if clock else None
     return recorded.record(
         "pi" if compute else "beta",
@@ -103,6 +107,23 @@ def _ceiling(best: Pooled, compute: bool, cap: float, device: Mapping[str, Any])
         share_at_clock=in_theory.share(point, per_clock, estimate.value, device) if clock else None,
         energy_j=_energy(best, estimate.value),
     )
+
+
+def _clock(best: Pooled, value: float) -> float | None:
+    """Clock of those clean repetitions that `value` stands for, None where telemetry saw none.
+
+    Where power or heat lowers it in the middle of a visit, the fast repetitions, which a p75 is made of, and
+    the slow ones ran at different clocks: over that of all of them a rate would exceed what is possible.
+    """
+    seen: list[tuple[float, float]] = []
+    for sample in best.samples:
+        r = sample.repetitions
+        if len(r.clock_hz) == len(r):
+            rows = zip(r.seconds, r.clock_hz, r.clean, strict=True)
+            seen += ((abs(work(sample) / s / value - 1), c) for s, c, ok in rows if ok and s > 0 and c > 0)
+    seen.sort()
+    near = [clock for away, clock in seen if away <= NEAR] or [c for _, c in seen[: -(-len(seen) // 4)]]
+    return median(near) if near else None
 
 
 def _named(point: Point) -> str:
@@ -167,9 +188,15 @@ def _described(point: Point) -> str:
     return " ".join(filter(None, (point.kernel, point.precision.label, point.level, store, where)))
 
 
-def skipped(samples: Iterable[Sample]) -> tuple[dict[str, str], ...]:
-    """One row for everything that was skipped, with its reason; the same words appear once."""
-    found = dict.fromkeys((_described(s.point), s.reason) for s in samples if s.status == "skipped")
+def skipped(samples: Sequence[Sample]) -> tuple[dict[str, str], ...]:
+    """One row for everything that was skipped, with its reason; the same words appear once.
+
+    A form that the pilot could not try is no gap where another form was measured.
+    """
+    good = {_described(s.point) for s in samples if usable(s)}
+    gaps = [(_described(s.point), s.reason) for s in samples if s.status == "skipped" and s.round > 0]
+    tried = [(_described(s.point), s.reason) for s in samples if s.status == "skipped" and s.round == 0]
+    found = dict.fromkeys([*(row for row in tried if row[0] not in good), *gaps])
     return tuple({"what": what, "reason": reason} for what, reason in found)
 
 

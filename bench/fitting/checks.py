@@ -18,7 +18,7 @@ from bench.fitting.intervals import student
 from bench.fitting.pooled import Pooled
 from bench.profile.records import Ceiling, Sample
 from bench.profile.verdict import fails, ok, untested
-from bench.report.units import number, percent
+from bench.report.units import counted, number, percent
 
 CLEAR = 1.25
 """Factor between a kernel's intensity and the ridge from which it is surely on its side: even where memory
@@ -86,7 +86,7 @@ def verified(ceiling: Ceiling, best: Pooled, evidence: Evidence) -> str:
     if len(told) < len(best.samples):
         return untested("its samples do not say whether the result was compared with the reference")
     rounds = len(best.by_round)
-    return ok(f"compared with its reference before it was timed, in {rounds} round{'s' * (rounds != 1)}")
+    return ok(f"compared with its reference before it was timed, in {counted(rounds, 'round')}")
 
 
 def _is_refuted(sample: Sample, best: Pooled) -> bool:
@@ -100,7 +100,7 @@ def round_agrees(ceiling: Ceiling, best: Pooled, evidence: Evidence) -> str:
     """Whether the last round lies where the earlier ones predict a further one."""
     values = list(best.rounds(quantile_of(ceiling)).values())
     if len(values) < FEWEST_ROUNDS:
-        return untested(f"{len(values)} round{'s' * (len(values) != 1)}, {FEWEST_ROUNDS} are needed")
+        return untested(f"{counted(len(values), 'round')}, {FEWEST_ROUNDS} are needed")
     logs = [math.log(value) for value in values]
     earlier, n = logs[:-1], len(logs) - 1
     off = logs[-1] - fmean(earlier)

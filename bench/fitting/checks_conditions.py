@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from statistics import median
 from typing import Any
 
@@ -56,6 +56,10 @@ FEW_VALUES = 0.5
 
 ENOUGH = 8
 """Repetitions from which that can be said."""
+
+FASTER, IN_A_ROW = 1.25, 3
+"""Factor over all that DRAM may give from which a working set is read from a cache, and so many neighbours in
+size that must be: one alone may have had a better moment than the streams."""
 
 HOST_BOUND = 0.05
 """Share of the samples that may have waited for the host to queue launches."""
@@ -158,7 +162,26 @@ def _stream_size(ceiling: Ceiling, best: Pooled, evidence: Evidence) -> str:
         return fails(f"{said}: {EACH} times each and {TOGETHER} times together are needed")
     if inner := _as_fast_as_cache(ceiling, evidence):
         return fails(f"{said}, but as fast as {inner.level} with {si(inner.estimate.value, inner.unit)}")
+    held = _held_beyond(ceiling, evidence)
+    if each < EACH * held or arrays * each < TOGETHER * held:
+        why = "a larger cache than the system reports holds part of them"
+        return fails(f"{said}, but sets up to {capacity(held)} are read over {FASTER:g} times as fast: {why}")
     return ok(said)
+
+
+def _held_beyond(ceiling: Ceiling, evidence: Evidence) -> float:
+    """Bytes of the largest set behind all reported caches that is surely read from one all the same, else 0.
+
+    Virtual machines are often told of a smaller cache than there is.
+    """
+    dram = evidence.memory(ceiling, "read")
+    if dram is None or _is_gpu(evidence):
+        return 0.0
+    limit = FASTER * (dram.estimate.high or dram.estimate.value)
+    behind = EACH * last_level_bytes(evidence.device)
+    swept = evidence.working_sets(ceiling, "cache-read")
+    fast = list(takewhile(lambda size: swept[size] > limit, sorted(s for s in swept if s >= behind)))
+    return float(fast[-1]) if len(fast) >= IN_A_ROW else 0.0
 
 
 ARRAYS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}

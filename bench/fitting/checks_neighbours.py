@@ -17,8 +17,7 @@ from bench.profile.verdict import fails, ok, untested
 from bench.report.units import capacity, number, percent
 
 JUMP = 0.10
-"""Change between two neighbours on a plateau that is a jump: far from the ridge even forms that hardly
-overlap change by less from one setting to the next."""
+"""Change between two neighbours on a plateau that is a jump, beyond that of a form that does not overlap."""
 
 CERTAIN = 0.999
 """Confidence of the interval of the change that must exclude no change as well: a sweep has a dozen pairs,
@@ -63,7 +62,7 @@ def _plateau_of_pi(ceiling: Ceiling, evidence: Evidence) -> str:
         if not swept or beta is None:
             continue
         ridge = ceiling.estimate.value / beta.estimate.value
-        return _plateau(ceiling, swept, [s.x >= FAR * ridge for s in swept], kernel, False)
+        return _plateau(ceiling, swept, ridge, kernel, False)
     return untested(f"no intensity sweep in {ceiling.precision.label} on as many threads leads to it")
 
 
@@ -75,20 +74,19 @@ def _plateau_of_beta(ceiling: Ceiling, evidence: Evidence) -> str:
     if not swept or pi is None:
         return untested("no intensity sweep of this traffic on as many threads leads to it")
     ridge = pi.estimate.value / ceiling.estimate.value
-    return _plateau(ceiling, swept, [s.x <= ridge / FAR for s in swept], kernel, True)
+    return _plateau(ceiling, swept, ridge, kernel, True)
 
 
-def _plateau(
-    ceiling: Ceiling, swept: Sequence[Setting], flat: Sequence[bool], kernel: str, moved: bool
-) -> str:
+def _plateau(ceiling: Ceiling, swept: Sequence[Setting], ridge: float, kernel: str, moved: bool) -> str:
     """Verdict on the settings of a sweep that should show the ceiling: level, and without a jump.
 
-    moved: rates are divided by intensity, to byte/s
+    ridge: FLOP/byte, far from which they lie;  moved: rates are divided by intensity, to byte/s
     """
+    flat = [s.x <= ridge / FAR if moved else s.x >= FAR * ridge for s in swept]
     beside = [s for s, inside in zip(swept, flat, strict=True) if inside]
     if len(beside) < FEWEST:
         return untested(f"{len(beside)} settings of {kernel} lie far enough from the ridge, {FEWEST} needed")
-    if jump := _jump(swept, flat, moved):
+    if jump := _jump(swept, flat, ridge, moved):
         return fails(f"{jump} in {kernel}, beside the ceiling")
     value, unsure = _level(beside, moved)
     share = value / ceiling.estimate.value
@@ -108,9 +106,9 @@ def _level(beside: Sequence[Setting], moved: bool) -> tuple[float, float]:
     return values[len(values) // 2], widths[len(widths) // 2]
 
 
-def _jump(swept: Sequence[Setting], flat: Sequence[bool], moved: bool) -> str:
+def _jump(swept: Sequence[Setting], flat: Sequence[bool], ridge: float, moved: bool) -> str:
     """The largest jump on the plateau in words, "" where there is none."""
-    found = [(size, k) for size, k in _candidates(swept, moved) if flat[k - 1] and flat[k]]
+    found = [(size, k) for size, k in _candidates(swept, ridge, moved) if flat[k - 1] and flat[k]]
     clear = [(size, k) for size, k in found if size > _reach(swept[k - 1], swept[k])]
     if not clear:
         return ""
@@ -118,14 +116,25 @@ def _jump(swept: Sequence[Setting], flat: Sequence[bool], moved: bool) -> str:
     return f"a jump of {percent(math.expm1(size))} at {number(swept[k].x)} FLOP/byte"
 
 
-def _candidates(swept: Sequence[Setting], moved: bool) -> list[tuple[float, int]]:
-    """(size on the log scale, k) of what breaks the shape of a roof in front of setting k."""
+def _candidates(swept: Sequence[Setting], ridge: float, moved: bool) -> list[tuple[float, int]]:
+    """(size on the log scale, k) of what breaks the shape of a roof in front of setting k.
+
+    A change as large as that of serial execution (p = 1) between the two is part of that shape.
+    """
     x = np.log([s.x for s in swept])
     y = np.log([s.rate.value for s in swept])
     level = y - x if moved else y
-    plain = [(abs(float(level[k] - level[k - 1])), k) for k in range(1, len(swept))]
+    beyond = x - np.log(ridge)
+    serial = -np.log1p(np.exp(beyond if moved else -beyond))
+    plain = [(_beyond(level[k] - level[k - 1], serial[k] - serial[k - 1]), k) for k in range(1, len(swept))]
     jumps = [(size, k) for size, k in plain if size > JUMP]
     return jumps + (steps.breaks(x, y) if len(swept) >= steps.FEWEST else [])
+
+
+def _beyond(change: float, shape: float) -> float:
+    """How far a change lies outside 0 to what the shape of the roof explains."""
+    low, high = min(0.0, shape), max(0.0, shape)
+    return float(max(low - change, change - high, 0.0))
 
 
 def _reach(a: Setting, b: Setting) -> float:

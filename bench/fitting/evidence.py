@@ -90,6 +90,17 @@ class Evidence:
         same = [p for p in found if p.point.precision.label == ceiling.precision.label]
         return _by_x([Setting(p.flops / p.bytes, p.rounds(share), p) for p in same])
 
+    def working_sets(self, ceiling: Ceiling, kernel: str) -> dict[int, float]:
+        """Byte/s of `kernel` by bytes of the set that all threads walk together, on the same threads."""
+        found: dict[int, float] = {}
+        for p in self.points:
+            swept = p.point.family == "cache" and "plateau" not in p.point.sizes and _is_usual(p)
+            same = (p.point.scope, p.point.threads) == (ceiling.scope, ceiling.threads)
+            if swept and same and p.point.kernel == kernel:
+                size = p.point.sizes["bytes"] * p.point.threads
+                found[size] = max(p.estimate(MEDIAN).value, found.get(size, 0.0))
+        return found
+
     def alike(self, ceiling: Ceiling, kernel: str, regime: str = "typical") -> list[Pooled]:
         """The points of `kernel` that differ from a ceiling in nothing but variant and sizes."""
         c = ceiling

@@ -9,7 +9,7 @@ import numpy as np
 
 from bench.fitting import choice, marks, steps
 from bench.fitting.forms import NORM, Array, Sweep
-from bench.fitting.reach import reached, rewrite
+from bench.fitting.reach import intensities, reached, rewrite
 from bench.fitting.rounds import Rounds, aligned, rounds_of
 from bench.fitting.solve import Solution, best
 from bench.profile.records import CurvePoint, Fit
@@ -35,7 +35,7 @@ def fit_sweep(points: Sequence[CurvePoint]) -> tuple[tuple[CurvePoint, ...], tup
     )
     out = {order[i] for i in marks.resident([points[i] for i in order])}
     used = [points[i] for i in order if i not in out]
-    fits = _fits(used) if len(used) >= choice.FEWEST else ()
+    fits = _fits(used) if intensities(used) >= choice.FEWEST else ()
     chosen = next((f for f in fits if f.chosen), None)
     return marks.marked(points, out, chosen), fits
 
@@ -53,14 +53,15 @@ def _fits(points: Sequence[CurvePoint]) -> tuple[Fit, ...]:
     if found:
         sweep, norm = _on_common_ground(sweep, rounds)
     held = None if clocks is None else choice.Held.of(clocks, any(step.clocks for step in found))
-    words = [*_findings(found, sweep, clocks), *filter(None, [steps.lone(sweep, norm)])]
+    t0 = norm.form.split(norm.theta)[2]
+    words = [*_findings(found, sweep, norm, clocks), steps.lone(sweep, norm), marks.brief(points, t0)]
     fits = [_with_limits(fit, points, found, words) for fit in choice.candidates(sweep, rounds, norm, held)]
     return choice.choose(fits)
 
 
-def _findings(found: Sequence[steps.Step], sweep: Sweep, clocks: Array | None) -> list[str]:
+def _findings(found: Sequence[steps.Step], sweep: Sweep, norm: Solution, clocks: Array | None) -> list[str]:
     """A bandwidth that drifts and a clock that varies, in words, where no step says so."""
-    words = [] if found else [w for w in [steps.drift(sweep)] if w]
+    words = [] if found else [w for w in [steps.drift(sweep, norm)] if w]
     if clocks is not None and not any(step.clocks for step in found):
         ends = f"{np.min(clocks) / 1e9:.3g} and {np.max(clocks) / 1e9:.3g}"
         words.append(f"the clock varies between {ends} GHz along the sweep")

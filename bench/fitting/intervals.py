@@ -122,7 +122,7 @@ def interval(estimates: Sequence[float], value: float | None = None) -> Interval
     if len(estimates) < 2:
         return Interval(chosen)
     low, high = _band([math.log(e) for e in estimates], math.log(chosen))
-    return Interval(chosen, math.exp(low), math.exp(high))
+    return Interval(chosen, min(math.exp(low), chosen), max(math.exp(high), chosen))  # exp(log(x)) is not x
 
 
 def bounded_interval(

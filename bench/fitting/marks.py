@@ -7,6 +7,7 @@ from dataclasses import replace
 from statistics import median
 
 from bench.profile.records import CurvePoint, Fit
+from bench.report.units import duration
 
 RESIDENT, LAUNCH = "cache-resident: left out", "launch-limited"
 
@@ -18,6 +19,10 @@ FASTER = 0.10
 
 COMPARED = 3
 """With the median of so many of them, nearest in intensity."""
+
+BRIEF = 20e-6
+"""Seconds up to which starting a repetition may be most of it: kernels of GPUs and teams of threads take 2 to
+10 us to start."""
 
 LAUNCH_SHARE = 0.2
 """Share of its time that T0 takes in a launch-limited point."""
@@ -36,6 +41,17 @@ def _beats_larger(point: CurvePoint, points: Sequence[CurvePoint]) -> bool:
     larger = [p for p in points if p.bytes >= SMALLER * point.bytes and _intensity(p) <= intensity * 1.001]
     nearest = sorted(larger, key=_intensity)[-COMPARED:]
     return bool(nearest) and _bytes_rate(point) > (1 + FASTER) * median(map(_bytes_rate, nearest))
+
+
+def brief(points: Sequence[CurvePoint], t0: float) -> str:
+    """In words, that all points are so short that an overhead which they do not tell may be what they show.
+
+    t0: s that the fit found.  Where a file tells no amounts, points are of one byte and say nothing of times.
+    """
+    longest = max(p.seconds for p in points)
+    if t0 or longest > BRIEF or any(p.bytes <= 1.0 + 1e-9 for p in points):
+        return ""
+    return f"no point lasts longer than {duration(longest)}: starting one may be all that they show"
 
 
 def _intensity(point: CurvePoint) -> float:

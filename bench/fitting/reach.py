@@ -12,7 +12,7 @@ from statistics import fmean
 
 from bench.fitting.choice import FEWEST
 from bench.profile.records import CurvePoint, Fit, Interval
-from bench.report.units import si
+from bench.report.units import percent, si
 
 TOP_FACTOR, BOTTOM_FACTOR = 3.0, 6.0
 """Slopes are taken over the top factor 3 and the lowest factor 6 of intensity, of 3 points at least."""
@@ -46,6 +46,11 @@ class Reach:
     beta: str
     drop_from: float | None = None
     drop: float = 0.0
+
+
+def intensities(points: Sequence[CurvePoint]) -> int:
+    """How many different FLOP/byte the points have, to six digits: of fewer than FEWEST nothing is fitted."""
+    return len({f"{p.flops / p.bytes:.6g}" for p in points})
 
 
 def _slope(x: Sequence[float], y: Sequence[float]) -> float:
@@ -89,7 +94,7 @@ def reached(fit: Fit, points: Sequence[CurvePoint]) -> Reach:
         rising = slope_high >= RISING_SLOPE or _line_evidence(x, y, fit.rms) <= LINE_EVIDENCE
         pi = NEVER if rising and slope_high > PLATEAU_SLOPE else KNEE
     beta = SEEN if slope_low >= SLANT_SLOPE else NEVER if slope_low < FLAT_SLOPE else KNEE
-    at, drop = _drop([p.estimate.value for p in points])
+    at, drop = _drop([math.exp(b) for b in y])  # short points are slow by T0, which the fit has
     return Reach(pi, beta, None if at is None else math.exp(x[at]), drop)
 
 
@@ -115,7 +120,8 @@ def _bounded_beta(fit: Fit, points: Sequence[CurvePoint]) -> Fit:
     scale = best.bytes / best.flops
     low = best.estimate.value if best.estimate.low is None else best.estimate.low
     beta = Interval(best.estimate.value * scale, low * scale)
-    ridge = Interval(fit.pi.value / beta.value, None, (fit.pi.high or fit.pi.value) / (low * scale))
+    most = None if fit.pi.is_bound else (fit.pi.high or fit.pi.value) / (low * scale)
+    ridge = Interval(fit.pi.value / beta.value, None, most)
     return replace(fit, beta=beta, ridge=ridge, p=None, pi_c=None, beta_c=None, omega=Interval(1.0, 0.0, 1.0))
 
 
@@ -132,12 +138,12 @@ def rewrite(fit: Fit, reach: Reach, points: Sequence[CurvePoint]) -> Fit:
         )
     if reach.pi == KNEE:
         fit = replace(fit, pi=_widened(fit.pi, KNEE_PI), ridge=_widened(fit.ridge, KNEE_PI))
-        words.append(f"only the knee below pi is seen: pi within about {KNEE_PI:.0%}")
+        words.append(f"only the knee below pi is seen: pi within about {percent(KNEE_PI)}")
     if reach.beta == KNEE:
         fit = replace(fit, beta=_widened(fit.beta, KNEE_BETA), ridge=_widened(fit.ridge, KNEE_BETA))
-        words.append(f"only the knee above beta is seen: beta within about {KNEE_BETA:.0%}")
+        words.append(f"only the knee above beta is seen: beta within about {percent(KNEE_BETA)}")
     if reach.drop_from is not None:
-        words.append(f"the rate drops by {reach.drop:.0%} beyond {reach.drop_from:.3g} FLOP/byte")
+        words.append(f"the rate drops by {percent(reach.drop)} beyond {reach.drop_from:.3g} FLOP/byte")
     return replace(fit, limits="; ".join(words))
 
 
@@ -147,9 +153,12 @@ def wanting(points: Sequence[CurvePoint]) -> str:
     points: those of the sweep, any order; what is left out of fits does not count.  "" where they suffice
     """
     used = [p for p in points if p.flops > 0 and p.bytes > 0 and p.estimate.value > 0 and not p.note]
-    if len(used) >= FEWEST:
+    places = intensities(used)
+    if places >= FEWEST:
         return ""
     few = f"nothing fitted: {len(used)} of the {FEWEST} points that a fit needs"
+    if len(used) >= FEWEST:
+        few = f"nothing fitted: {len(used)} points at {places} of the {FEWEST} intensities that a fit needs"
     x = [math.log(p.flops / p.bytes) for p in used]
     if len(set(x)) < 2:
         return f"{few}; measure {ON_A_SIDE} on each side of the ridge"

@@ -140,13 +140,16 @@ def find(sweep: Sweep, norm: Solution, clocks: Array | None) -> tuple[Sweep, lis
 
 
 def _unshifted(sweep: Sweep, norm: Solution) -> Array:
-    """log(rate) with the steps already found taken out, as the p-norm sees them."""
-    none = np.zeros(len(sweep.flops))
+    """log(rate) with the steps already found and T0 taken out, as the p-norm sees them.
+
+    T0 makes small points slow whatever their intensity: among larger ones they look like steps.
+    """
+    none, free = np.zeros(len(sweep.flops)), norm.theta.copy()
     plain = replace(sweep, pi_shift=none, beta_shift=none)
+    if norm.form.overhead:
+        free[-1 - bool(norm.form.step)] = 0.0
     shortest = sweep.shortest
-    seen = log_rates(norm.form, norm.theta, sweep, shortest) - log_rates(
-        norm.form, norm.theta, plain, shortest
-    )
+    seen = log_rates(norm.form, norm.theta, sweep, shortest) - log_rates(norm.form, free, plain, shortest)
     return np.asarray(sweep.log_rate - seen)
 
 
@@ -188,12 +191,12 @@ def _named(on: str, size: float, sweep: Sweep, last: int, first: int, clocks: Ar
     return Step(on, float(np.exp(sweep.log_intensity[first])), float(value[last]), float(value[first]), pair)
 
 
-def drift(sweep: Sweep) -> str:
+def drift(sweep: Sweep, norm: Solution) -> str:
     """In words, when bytes move ever faster as intensity rises, without a step: no roof does that."""
     rows = _largest(sweep)
     if len(rows) < FEWEST:
         return ""
-    rate = (sweep.log_rate - sweep.log_intensity)[rows]
+    rate = (_unshifted(sweep, norm) - sweep.log_intensity)[rows]
     smooth = np.median(np.stack([rate[:-2], rate[1:-1], rate[2:]]), axis=0)
     rise = float(np.max(smooth - np.minimum.accumulate(smooth)))
     if rise < np.log(DRIFT):

@@ -12,6 +12,8 @@ from typing import Any
 from bench.fitting import reach
 from bench.fitting.fit import fit_sweep
 from bench.fitting.intervals import interval
+from bench.fitting.marks import RESIDENT
+from bench.fitting.rounds import rounds_of
 from bench.importers.sweep import Refused, Sweep
 from bench.profile.records import CurvePoint, Fit, Interval
 from bench.profile.roofline import attainable, fitted_rate
@@ -67,7 +69,7 @@ def refit(sweep: Sweep) -> Refit:
     if chosen is None:
         return made
     basis = ROUNDS
-    if max(len(p.rates) for p in points) < 2:
+    if not rounds_of([p for p in points if p.note != RESIDENT]).count:
         bounded = from_points(chosen, sweep.points)
         basis = POINTS if any(v.low is not None for v in (bounded.pi, bounded.beta)) else ""
         fits = tuple(bounded if fit.chosen else fit for fit in fits)
@@ -92,8 +94,10 @@ def from_points(fit: Fit, points: Sequence[CurvePoint]) -> Fit:
     seen = reach.reached(fit, ordered)
     pi = _jackknife(fit.pi, [f.pi.value for f in refits], reach.KNEE_PI * (seen.pi == reach.KNEE))
     beta = _jackknife(fit.beta, [f.beta.value for f in refits], reach.KNEE_BETA * (seen.beta == reach.KNEE))
-    ridge = _jackknife(fit.ridge, [f.ridge.value for f in refits], 0.0)
-    return replace(fit, pi=pi, beta=beta, ridge=_not_narrower(ridge, pi, beta))
+    ridge = fit.ridge
+    if not (fit.pi.is_bound and fit.beta.is_bound):  # else any ridge is possible
+        ridge = _not_narrower(_jackknife(ridge, [f.ridge.value for f in refits], 0.0), pi, beta)
+    return replace(fit, pi=pi, beta=beta, ridge=ridge)
 
 
 def _chosen(points: Sequence[CurvePoint]) -> Fit | None:

@@ -50,7 +50,8 @@ def number(text: str, what: str, unit: str = "") -> Number:
     if cell.lower().lstrip("+-") in ("nan", "inf", "infinity"):
         raise Refusal(f"{what} is {cell.lower()}")
     if not _DECIMAL.fullmatch(cell):
-        raise Refusal(f"{what} is no number")
+        comma = " (write 0.5 for 0,5)" if _DECIMAL.fullmatch(cell.replace(",", ".", 1)) else ""
+        raise Refusal(f"{what} is no number{comma}")
     value = float(cell)
     if not 0 < abs(value) < math.inf:
         raise Refusal(f"{what} is {'zero' if value == 0 else 'beyond all numbers'}")

@@ -12,6 +12,7 @@ from bench.prediction.estimate import Prediction, largest, spread
 from bench.prediction.works import Load
 from bench.profile.records import Interval, Precision, Profile
 from bench.report import heading
+from bench.report.units import percent, si
 from kernels.launch import BY_BLAS
 from kernels.spec import ITEM_BYTES
 
@@ -100,7 +101,7 @@ def _product(
     notes += limits.beyond_memory(profile, load.footprint)
     interval, said, bound = limits.above_start(profile, threads, interval, notes, BY_BLAS)
     on_roof = found.seconds(load.flops, load.bytes)
-    error = "" if curve.error is None else f", error at left-out sizes {curve.error:.0%}"
+    error = "" if curve.error is None else f", error at left-out sizes {percent(curve.error)}"
     basis = f"{len(curve.shapes)} measured products, {curve.form} form{error}"
     what = f"gemm {m}x{n}x{k}"
     return works.prediction(profile, load, level, what, interval, found, on_roof, basis, said, bound or binds)
@@ -176,7 +177,5 @@ def plain(profile: Profile, amounts: Amounts, name: str, threads: int, level: st
 
 
 def _amounts(flops: float, moved: float) -> list[str]:
-    from bench.report.units import si
-
     found = [si(flops, "FLOP")] if flops else []
     return found + ([si(moved, "byte")] if moved else [])

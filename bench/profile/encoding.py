@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 import types
 import typing
 from collections.abc import Mapping
@@ -66,10 +67,27 @@ def _refuse_constant(text: str) -> Any:
     raise FormatError(f"{text} is not JSON")
 
 
+LONG = re.compile(r"[eE]\+?\d{3}|\d{300}")
+"""What a number beyond all floats has to have: each number of such a text is looked at."""
+
+
+def _bounded(text: str) -> float:
+    value = float(text)
+    if math.isfinite(value):
+        return value
+    raise FormatError(f"{text[:12]}{'...' * (len(text) > 12)} is beyond all numbers")
+
+
+def _whole(text: str) -> int:
+    _bounded(text)
+    return int(text)
+
+
 def loads(text: str) -> Any:
-    """Parse strict JSON text; FormatError names the position of the fault."""
+    """Parse strict JSON text; FormatError names the position of the fault, or the number that is none."""
+    whole, parts = (_whole, _bounded) if LONG.search(text) else (None, None)
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=_refuse_constant, parse_int=whole, parse_float=parts)
     except json.JSONDecodeError as error:
         raise FormatError(f"not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from None
     except RecursionError:

@@ -14,6 +14,11 @@ class Interval:
     high: float | None = None
 
     @property
+    def is_bound(self) -> bool:
+        """Whether the value is a bound: one end is known, nothing lies beyond the value on the other side."""
+        return (self.low is None) != (self.high is None)
+
+    @property
     def half_width(self) -> float | None:
         """Half-width on the log scale as a share of the value, None without an interval."""
         if self.low is None or self.high is None or self.low <= 0:

@@ -10,7 +10,7 @@ from rich.text import Text
 from bench.profile.records import Ceiling, Curve, Fit, Interval, Placement, Profile
 from bench.report import bands, checks, grid, heading, normality, roofs
 from bench.report.grid import NUMBERS, WORDS, Side
-from bench.report.units import bare, number, percent, plus_minus, si
+from bench.report.units import UNKNOWN, bare, bound, counted, number, percent, plus_minus, si
 
 BYTES = (
     "bytes = streams × item size (R loaded, W stored); nt = non-temporal store. 'allocate' is what ordinary "
@@ -83,9 +83,7 @@ def _verdict(row: roofs.Row) -> str:
 
 def _note(rows: Sequence[roofs.Row], shared: str) -> str:
     """How the values were drawn from the repetitions, and the verdict where all share it."""
-    statistics = dict.fromkeys(
-        f"{r.ceiling.statistic} of {r.ceiling.rounds} round{'s' * (r.ceiling.rounds != 1)}" for r in rows
-    )
+    statistics = dict.fromkeys(f"{r.ceiling.statistic} of {counted(r.ceiling.rounds, 'round')}" for r in rows)
     said = {"": "", "ok": "; all converged"}.get(shared, f"; all: {shared}")
     beside = [
         name
@@ -256,8 +254,9 @@ def fits(profile: Profile) -> Iterable[Text | Table]:
         return
     yield grid.section("Fitted roof", "from the intensity sweeps; ridge in FLOP/byte")
     yield grid.table(FITS, (_fit_line(curve, fit, profile) for curve, fit in fitted))
-    corners = sorted(1 / (2 - fit.omega.value) for _, fit in fitted)
-    yield Text(f"at its ridge a curve reaches {_ends(corners)} of the sharp corner", style="dim")
+    corners = sorted(1 / (2 - fit.omega.value) for _, fit in fitted if not _is_open(fit))
+    if corners:
+        yield Text(f"at its ridge a curve reaches {_ends(corners)} of the sharp corner", style="dim")
     for curve, fit in fitted:
         if fit.limits:
             yield Text(f"{curve.precision.label} {curve.mode}: {fit.limits}", style="yellow")
@@ -268,18 +267,23 @@ def _ends(shares: Sequence[float]) -> str:
     return low if low == high else f"{low} to {high}"
 
 
+def _is_open(fit: Fit) -> bool:
+    """Whether the sweep never reached one of the asymptotes, so that it says nothing of the ridge."""
+    return fit.pi.is_bound or fit.beta.is_bound
+
+
 def _fit_line(curve: Curve, fit: Fit, profile: Profile) -> Sequence[str]:
     sweep = curve.mode + threads(curve, profile)
     return (
         curve.precision.label,
         sweep,
-        si(fit.pi.value, "FLOP/s"),
+        bound(fit.pi) + si(fit.pi.value, "FLOP/s"),
         plus_minus(fit.pi.half_width),
-        si(fit.beta.value, "byte/s"),
+        bound(fit.beta) + si(fit.beta.value, "byte/s"),
         plus_minus(fit.beta.half_width),
-        number(fit.ridge.value),
+        bound(fit.ridge) + number(fit.ridge.value),
         plus_minus(fit.ridge.half_width),
-        _range(fit.omega),
+        UNKNOWN if _is_open(fit) else _range(fit.omega),
         percent(fit.rms),
         fit.form + (f" {number(fit.p, 2)}" if fit.p is not None else ""),
     )

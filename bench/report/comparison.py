@@ -5,10 +5,21 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
-from bench.compare import CANNOT_TELL, FASTER, SAME, SLOWER, Comparison, Difference, Row
+from bench.compare import (
+    CANNOT_TELL,
+    FASTER,
+    LARGER,
+    SAME,
+    SLOWER,
+    SMALLER,
+    Comparison,
+    Difference,
+    Row,
+)
 from bench.profile.records import Interval
-from bench.report.units import number, si
+from bench.report.units import capacity, number, percent, si
 
 WIDTH, NAME = 100, 36
 """Columns of the whole text, and of the names of the ceilings."""
@@ -37,7 +48,8 @@ def _lines(comparison: Comparison) -> Iterator[str]:
 
 
 def _row(row: Row) -> str:
-    values = f"{si(row.a.value, row.unit):>13} {si(row.b.value, row.unit):>13}"
+    shown = capacity if row.unit == "byte" else partial(si, unit=row.unit)
+    values = f"{shown(row.a.value):>13} {shown(row.b.value):>13}"
     doubt = f" ({row.note})" if row.note else ""
     ends = f"{_ends(row.ratio):>14}"
     return f"{row.name:<{NAME}} {values} {_ratio(row.ratio.value):>6} {ends}  {row.verdict}{doubt}"
@@ -56,10 +68,11 @@ def _ends(interval: Interval) -> str:
 
 def _summary(comparison: Comparison) -> str:
     counts = Counter(row.verdict for row in comparison.rows)
-    said = ", ".join(f"{counts[word]} {word}" for word in (FASTER, SLOWER, SAME, CANNOT_TELL) if counts[word])
+    words = (FASTER, SLOWER, LARGER, SMALLER, SAME, CANNOT_TELL)
+    said = ", ".join(f"{counts[word]} {word}" for word in words if counts[word])
     return (
         f"B against A: {said or 'nothing to compare'} (same: the whole interval lies within "
-        f"{comparison.margin:.0%} of 1; cannot tell: it holds 1 and reaches beyond, or there is none)"
+        f"{percent(comparison.margin)} of 1; cannot tell: it holds 1 and reaches beyond, or there is none)"
     )
 
 

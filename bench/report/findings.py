@@ -11,6 +11,7 @@ from rich.text import Text
 
 from bench.profile.records import Profile
 from bench.report import grid
+from bench.report.units import counted
 from bench.triage.finding import Finding
 
 NOTHING = "nothing found: no number is above what is possible, far below, or at odds with the others"
@@ -24,7 +25,7 @@ def triage(profile: Profile) -> Iterator[Text | Table]:
     if "findings" not in profile.facts:
         return
     found: Sequence[Mapping[str, Any]] = profile.facts["findings"]
-    yield grid.section("Triage", f"{len(found)} finding{'s' * (len(found) != 1)}" if found else "")
+    yield grid.section("Triage", counted(len(found), "finding") if found else "")
     if not found:
         yield Text(NOTHING, style="dim")
     shown = found if len(found) <= MOST else found[: MOST - 1]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bench.profile.records import Profile
+from bench.report import units
 from bench.report.units import capacity, duration, number, percent, si
 
 SIMULATED = "SIMULATED: a model of a device made these numbers, no hardware was measured"
@@ -57,7 +58,7 @@ def unit(profile: Profile) -> str:
 
 def counted(profile: Profile, count: int) -> str:
     """1 thread, 2 threads, 132 SMs."""
-    return f"{count} {unit(profile)}{'s' * (count != 1)}"
+    return units.counted(count, unit(profile))
 
 
 def date(profile: Profile) -> str:
@@ -86,7 +87,7 @@ def conditions(profile: Profile) -> str:
     rounds = [{**c, **c.get("values", {})} for c in profile.conditions]
     names = dict.fromkeys(name for values in rounds for name in values if name not in ("round", "record"))
     count = sum(values.get("round") != 0 for values in rounds)
-    parts = [f"{count} round{'s' * (count != 1)}"] if rounds else ["not recorded"]
+    parts = [units.counted(count, "round")] if rounds else ["not recorded"]
     for name in names:
         text = _condition(name, [_scalar(values.get(name)) for values in rounds])
         parts += [text] if text else []
@@ -110,10 +111,11 @@ def _condition(name: str, found: list[Any]) -> str:
         return f"{phrase} {' / '.join(dict.fromkeys(words))}"
     if not any(numbers) and (name != "load_average" or not numbers):
         return ""
-    show = UNITS.get(name.rpartition("_")[2], _two_digits)
+    show = UNITS.get(name.rpartition("_")[2], _pure)
     low, high = show(min(numbers)), show(max(numbers))
     return f"{phrase} {low if low == high else f'{low} to {high}'}".strip()
 
 
-def _two_digits(value: float) -> str:
-    return number(value, 2)
+def _pure(value: float) -> str:
+    """A count as it is, anything else on two digits."""
+    return str(value) if isinstance(value, int) else number(value, 2)

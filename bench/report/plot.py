@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import math
-import os
 import textwrap
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from bench.report.labels import shorten
 from bench.report.panels import NAME_OF_X, NAME_OF_Y, fix_names
 from bench.report.scene import Scene, letter, scene
 from bench.report.units import PREFIXES, percent, prefix
+from bench.whole_files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,6 +48,9 @@ SAVED: dict[str, dict[str, Any]] = {
 }
 """How each kind of file is written: no date; 3 packs flat areas as well as the usual 6, in half the time."""
 
+# A home that cannot be written costs the library time and nothing else; docs/recipes.md says what helps.
+logging.getLogger("matplotlib").setLevel(logging.ERROR)
+
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -65,15 +68,8 @@ def draw(profiles: Sequence[Profile], svg: Path, png: Path) -> None:
 def save(picture: Figure, svg: Path, png: Path) -> None:
     """Write a figure as SVG and PNG, each beside its place and then moved there, without a date."""
     for path, form in ((svg, "svg"), (png, "png")):
-        beside = path.with_name(f".{path.name}.part")
-        try:
+        with replacing(path) as beside:
             picture.savefig(beside, format=form, dpi=DPI, **SAVED[form])
-            os.replace(beside, path)
-        except OSError as error:  # by the name that the user gave
-            raise OSError(error.errno, error.strerror or str(error), str(path)) from None
-        finally:
-            with suppress(OSError):
-                beside.unlink(missing_ok=True)
 
 
 def blank(width: float, height: float) -> Figure:

@@ -17,7 +17,7 @@ from bench.profile.records import Interval
 from bench.report import findings, grid
 from bench.report.grid import NUMBERS, WORDS, Side
 from bench.report.labels import shorten
-from bench.report.units import UNKNOWN, bare, number, percent, si
+from bench.report.units import UNKNOWN, bare, bound, counted, number, percent, si
 from bench.triage import plain
 from bench.triage.refitted import refitted, theories
 
@@ -149,15 +149,15 @@ def _line(name: str, one: Refit) -> Sequence[str]:
     return (
         name,
         str(len(one.points)),
-        _open(fit.pi) + si(fit.pi.value, one.unit),
+        bound(fit.pi) + si(fit.pi.value, one.unit),
         _width(fit.pi),
         bare(beside.get("pi"), one.unit, fit.pi.value) or UNKNOWN,
-        _open(fit.beta) + si(fit.beta.value, "byte/s"),
+        bound(fit.beta) + si(fit.beta.value, "byte/s"),
         _width(fit.beta),
         bare(beside.get("beta"), "byte/s", fit.beta.value) or UNKNOWN,
-        _open(fit.ridge) + number(fit.ridge.value),
+        bound(fit.ridge) + number(fit.ridge.value),
         _width(fit.ridge),
-        number(fit.omega.value, 2),
+        UNKNOWN if fit.pi.is_bound or fit.beta.is_bound else number(fit.omega.value, 2),
         _share(fit.rms),
         fit.form + (f" {number(fit.p, 2)}" if fit.p is not None else ""),
     )
@@ -175,18 +175,11 @@ def _share(width: float) -> str:
     return percent(width).removesuffix(" %")
 
 
-def _open(value: Interval) -> str:
-    """The sign before a value that is a bound."""
-    if (value.low is None) == (value.high is None):
-        return ""
-    return "≥ " if value.high is None else "≤ "
-
-
 def _said(one: Refit) -> str:
     """What the fit says in words, or why there is none."""
     if one.chosen is not None:
         notes = [p.note for p in one.points if p.note]
-        counts = [f"{notes.count(note)} points {note}" for note in dict.fromkeys(notes)]
+        counts = [f"{counted(notes.count(note), 'point')} {note}" for note in dict.fromkeys(notes)]
         return "; ".join(filter(None, (one.chosen.limits, *counts)))
     if not one.points:
         return "no row of it can be used"

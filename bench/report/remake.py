@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from bench.errors import FileError, ResourceError
 from bench.report import hierarchy_plot, page, plot, table
+from bench.report.units import counted
+from bench.whole_files import write
 
 TABLE, SVG, PNG, PAGE = "table.txt", "roofline.svg", "roofline.png", "report.html"
 LEVELS_SVG, LEVELS_PNG = "hierarchy.svg", "hierarchy.png"
@@ -27,12 +28,12 @@ def report(folder: Path) -> str:
     profile = store.read_profile(folder)
     text = table.render(profile)
     try:
-        _write(folder / TABLE, text)
+        write(folder / TABLE, text)
         plot.draw([profile], folder / SVG, folder / PNG)
         plots = {"roofline": folder / SVG}
         if hierarchy_plot.draw(profile, folder / LEVELS_SVG, folder / LEVELS_PNG):
             plots["hierarchy of memory and links"] = folder / LEVELS_SVG
-        _write(folder / PAGE, page.render(profile, text, plots))
+        write(folder / PAGE, page.render(profile, text, plots))
     except OSError as error:
         raise ResourceError(
             f"cannot write the report into {folder} ({error.strerror or error}): make the folder writable, "
@@ -54,15 +55,6 @@ def derived(folder: Path, drawn: tuple[Path, Path] | tuple[()]) -> str:
     store.write_profile(folder, profile)
     if drawn:
         plot.draw([profile], *drawn)
-    counts = f"{len(profile.ceilings)} ceilings, {len(profile.curves)} curves"
-    return f"{folder / 'profile.json'}: {counts}, {len(profile.placements)} workloads; now run `report`"
-
-
-def _write(path: Path, text: str) -> None:
-    """Through a temporary file beside it, so that no reader sees half of it."""
-    beside = path.with_name(f".{path.name}.part")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
+    found = {"ceiling": profile.ceilings, "curve": profile.curves, "workload": profile.placements}
+    counts = ", ".join(counted(len(parts), name) for name, parts in found.items())
+    return f"{folder / 'profile.json'}: {counts}; now run `report`"

@@ -173,7 +173,9 @@ def missing(profile: Profile) -> list[str]:
     if not diagonals(profile):
         lacks.append("no β was measured: there is no diagonal roof and no ridge")
     if not any(curve.kind == "mix" and curve.points for curve in profile.curves):
-        lacks.append("no intensity sweep was measured: there is no fitted curve and no overlap ω")
+        chunked = any(curve.kind == "overlap" and "omega" in curve.plateaus for curve in profile.curves)
+        overlap = "" if chunked else " and no overlap ω"
+        lacks.append(f"no intensity sweep was measured: there is no fitted curve{overlap}")
     if not profile.placements:
         lacks.append("no workload was placed")
     return lacks

@@ -137,15 +137,32 @@ def _implementations(placements: Sequence[Placement]) -> Iterable[Text]:
 
 
 def _absent(profile: Profile) -> Iterable[Text]:
-    lines = []
+    told = []
     for skip in profile.skipped:
         what = " ".join(value for key, value in skip.items() if key != "reason" and value)
-        reason = " ".join(skip.get("reason", "").split())
-        lines.append(f"skipped {what}: {reason}" if reason else f"skipped {what}")
-    lines += [f"left out {text}" for text in profile.not_measured]
+        told.append(("skipped", what, " ".join(skip.get("reason", "").split())))
+    for text in profile.not_measured:
+        what, _, reason = text.partition(": ")
+        told.append(("left out", what, reason))
+    lines = _by_reason(told)
     if not lines:
         return
     yield grid.section("Not measured")
     yield from (Text(line) for line in lines[:MOST_ABSENT])
     if len(lines) > MOST_ABSENT:
         yield Text(f"and {len(lines) - MOST_ABSENT} more, all listed in the profile")
+
+
+def _by_reason(told: Iterable[tuple[str, str, str]]) -> list[str]:
+    """One line a reason, in the order of the first: ten families that nobody asked for hide what failed.
+
+    A reason that counts is of one thing alone.
+    """
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for how, what, reason in told:
+        alone = "" if reason and not reason[0].isdigit() else what
+        groups.setdefault((how, reason, alone), []).append(what)
+    return [
+        f"{how} {', '.join(whats)}" + (f": {reason}" if reason else "")
+        for (how, reason, _), whats in groups.items()
+    ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import re
 
+from bench.profile.interval import Interval
+
 PREFIXES = {
     -15: "f",
     -12: "p",
@@ -90,6 +92,18 @@ def capacity(size: float | None) -> str:
         size, power = size / 1024, power + 1
     text = f"{size:.0f}" if abs(size - round(size)) < 0.005 * abs(size) else number(size)
     return f"{text} {BINARY[power]}B"
+
+
+def counted(n: int, noun: str) -> str:
+    """How many there are: 1 point, 2 points."""
+    return f"{n} {noun}{'s' * (n != 1)}"
+
+
+def bound(value: Interval) -> str:
+    """The sign before a value that is a bound, "" before any other."""
+    if not value.is_bound:
+        return ""
+    return "≥ " if value.high is None else "≤ "
 
 
 def percent(share: float | None) -> str:

@@ -48,7 +48,8 @@ FELL = ("throttling", "power-cap", "thermal-cap")
 UNSTEADY = ("cache-resident", "byte-count", "folded-chain", "sweep-step", "narrow-probe", "unexplained")
 
 SYMPTOMS = {
-    **dict.fromkeys(("throttling", "stuck-clock", "thermal-cap", "power-cap", "noisy-neighbour"), UNSTEADY),
+    **dict.fromkeys(("throttling", "stuck-clock", "thermal-cap", "power-cap"), UNSTEADY),
+    **dict.fromkeys(("noisy-neighbour", "cpu-quota"), UNSTEADY),
     "sweep-step": ("narrow-probe",),
     "byte-count": ("narrow-probe", "unexplained"),
     "cache-resident": ("byte-count", "narrow-probe"),

@@ -9,7 +9,7 @@ from statistics import median
 from bench import reference
 from bench.errors import FileError
 from bench.profile.records import Sample
-from bench.report.units import duration, si
+from bench.report.units import duration, percent, si
 from bench.triage.case import COMPUTE, Case, sample_rate, start
 from bench.triage.finding import Finding, found
 
@@ -95,7 +95,8 @@ def throttling(case: Case) -> Finding | None:
     heat = f"; {warm:.0f} °C at most" if warm else ""
     sentence = (
         f"{when} the clock fell from {si(fall.high, 'Hz')} to {si(fall.low, 'Hz')} "
-        f"({1 - fall.low / fall.high:.0%}) and the arithmetic by {1 - rates[1] / rates[0]:.0%}{heat}{said}"
+        f"({percent(1 - fall.low / fall.high)}) and the arithmetic by "
+        f"{percent(1 - rates[1] / rates[0])}{heat}{said}"
     )
     return found(
         "throttling",
@@ -186,7 +187,8 @@ def nominal(case: Case) -> tuple[str, float] | None:
     clocks = [f.value for f in rows if f.quantity == "clock" and "boost" in f.precision_or_level]
     if clocks:
         return "datasheet", min(clocks)
-    highest = case.facts.get("max_sm_clock_hz") or case.facts.get("max_clock_hz")
+    names = ("max_sm_clock_hz", "least_max_clock_hz", "max_clock_hz")
+    highest = next((case.facts[name] for name in names if case.facts.get(name)), None)
     return ("highest", float(highest)) if highest else None
 
 
@@ -204,14 +206,19 @@ def stuck(case: Case) -> Finding | None:
     top = max(clocks)
     if top >= STUCK[kind] * hz or top > STILL * min(clocks):
         return None
+    turbo = "; turbo is switched off" if _is_turbo_off(case) else ""
     sentence = (
         f"the clock stood at {si(median(clocks), 'Hz')} in all {len(clocks)} samples, "
-        f"{median(clocks) / hz:.0%} of {_KINDS[kind]} of {si(hz, 'Hz')}, at light loads as at heavy ones and "
-        "with no limit reached"
+        f"{percent(median(clocks) / hz)} of {_KINDS[kind]} of {si(hz, 'Hz')}, at light loads as at heavy "
+        f"ones and with no limit reached{turbo}"
     )
     return found(
         "stuck-clock", "clock", sentence, clock_hz=median(clocks), nominal_hz=hz, share=median(clocks) / hz
     )
+
+
+def _is_turbo_off(case: Case) -> bool:
+    return any(c.get("values", {}).get("turbo") is False for c in case.profile.conditions)
 
 
 _KINDS = {
@@ -240,7 +247,7 @@ def capped(case: Case) -> Finding | None:
     warm, low = _median(case, "temperature_c"), min(clocks)
     sentence = (
         f"{'power' if cause == 'power-cap' else 'heat'} held the clock at {si(low, 'Hz')} to "
-        f"{si(max(clocks), 'Hz')} of {si(should[1], 'Hz')}, in {share:.0%} of the repetitions"
+        f"{si(max(clocks), 'Hz')} of {si(should[1], 'Hz')}, in {percent(share)} of the repetitions"
         + (f", at {power:.0f} W" if power else "")
         + (f" of {float(limit):.0f} W" if limit and power else "")
         + (f" and {warm:.0f} °C" if warm else "")

@@ -19,6 +19,12 @@ OVER_WITNESS = 1.25
 NARROW = 0.6
 """Share of theory or of the best other probe below which a probe may not reach the peak."""
 
+MATRIX_OVER_VECTOR = 20.0
+"""TF32 over fp32 on one chip, at most: boards have 2 to 16."""
+
+BESIDE_LIBRARY = 1 / 3
+"""Dedicated pi of a CPU over that of a library on the same units below which the dedicated one is wrong."""
+
 SAME = 0.10
 """How near a second loop must come to a rate to be a witness for it."""
 
@@ -47,18 +53,17 @@ def _over_theory(c: Ceiling) -> Number | None:
 
 
 def _over_library(case: Case, c: Ceiling) -> Number | None:
-    """A library product faster than the vector units it is said to use; no CPU of ours has TF32."""
-    if (
-        case.device.get("kind") == "cpu"
-        or c.precision.unit != "library"
-        or c.precision.inputs != "fp32"
-        or c.precision.mode
-    ):
+    """A library product faster than the vector units it is said to use; no CPU has TF32."""
+    if not _is_gpu(case) or c.precision.unit != "library" or c.precision.inputs != "fp32" or c.precision.mode:
         return None
     vector = _best(case, "fp32")
     if vector is None or clean_low(c) < OVER_WITNESS * vector:
         return None
     return Number(name(c), c.estimate.value, vector, c.unit, "the measured vector π")
+
+
+def _is_gpu(case: Case) -> bool:
+    return case.device.get("kind") == "cuda" or case.facts.get("unit") == "SM"
 
 
 def _over_sweep(case: Case, c: Ceiling) -> Number | None:
@@ -121,6 +126,8 @@ def _high(case: Case, c: Ceiling, number: Number) -> Finding:
 def _tf32(case: Case, c: Ceiling, number: Number) -> Finding | str:
     if c.precision.unit != "library" or c.precision.inputs != "fp32" or c.precision.mode:
         return "tf32 (not an fp32 product)"
+    if number.ratio > MATRIX_OVER_VECTOR:
+        return f"tf32 (no chip does {number.ratio:.0f} times its fp32 in it)"
     fast = [k for k in case.peaks if k.precision.mode == "tf32"]
     beside = f", tf32 gives {si(max(k.estimate.value for k in fast), c.unit)} here" if fast else ""
     because = f"fp32 units cannot do that: the library used TF32 on the matrix units{beside}"
@@ -165,6 +172,9 @@ def _too_low(case: Case, c: Ceiling, high: Container[str]) -> Number | None:
         if not best or c.estimate.value >= NARROW * best:
             return None
         return Number(name(c), c.estimate.value, best, c.unit, "the dedicated π")
+    library = 0.0 if share or _is_gpu(case) or c.precision.mode else _library(case, c.precision.inputs)
+    if library and c.estimate.value < BESIDE_LIBRARY * library:
+        return Number(name(c), c.estimate.value, library, c.unit, "the library's π")
     if not share or share >= NARROW or _reached(case, c):
         return None
     return Number(

@@ -83,9 +83,15 @@ def explain(value: float, context: Context, tables: Reference | None = None) -> 
     if not expected:
         return None
     number = _number(value, expected, context, match.device)
-    if LOW <= number.ratio <= HIGH:
+    if LOW <= number.ratio <= HIGH or _may_be_normal(expected, context.interval):
         return None
     return _explained(number, context, sheet, figures, tables)
+
+
+def _may_be_normal(expected: float, interval: Interval | None) -> bool:
+    """Whether the interval of a value reaches what is normal."""
+    low, high = (interval.low, interval.high) if interval else (None, None)
+    return low is not None and high is not None and low <= HIGH * expected and high >= LOW * expected
 
 
 def sheet_of(context: Context, figures: Iterable[Figure], value: float) -> Figure | None:
@@ -94,10 +100,10 @@ def sheet_of(context: Context, figures: Iterable[Figure], value: float) -> Figur
     if context.quantity == "beta":
         return next((f for f in rows if f.quantity == "bandwidth" and f.level == context.level), None)
     peaks = {f.precision: f for f in rows if f.quantity == "peak_flops"}
-    plain = context.precision.replace(" library", "")
+    plain, units = (context.precision.replace(" library", unit) for unit in ("", " matrix"))
     if context.precision in EITHER:
         return _either(context.precision, peaks, value)
-    return peaks.get(context.precision) or peaks.get(f"{plain} matrix") or peaks.get(plain)
+    return next((peaks[p] for p in (context.precision, units, f"{plain} matrix", plain) if p in peaks), None)
 
 
 def _either(word: str, peaks: Mapping[str, Figure], value: float) -> Figure | None:

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from bench.profile.records import WHOLE, Ceiling
-from bench.report.units import si
+from bench.report.units import counted, si
 
 Evidence = Mapping[str, float | str]
 
 CAUSES = (
     *("hang", "out-of-memory", "missing-precision", "timer", "wrong-stream", "throttling", "stuck-clock"),
-    *("power-cap", "thermal-cap", "noisy-neighbour", "wrong-device", "partition", "memory-clock"),
+    *("power-cap", "thermal-cap", "noisy-neighbour", "cpu-quota", "wrong-device", "partition"),
+    "memory-clock",
     *("cache-resident", "byte-count", "byte-convention", "folded-chain", "dual-issue", "tf32"),
     *("boost-clock", "sparse-datasheet", "pageable-memory", "sweep-step", "narrow-probe", "launch-bound"),
     *("latency", "wrong-precision", "library", "cold-start", "instructions"),
@@ -31,6 +32,7 @@ REMEDIES = {
     "power-cap": "this is what the device holds at its power limit; compare at equal limits",
     "thermal-cap": "improve the cooling; this is what the device holds at this temperature",
     "noisy-neighbour": "stop the other work, or measure longer",
+    "cpu-quota": "give the container more CPUs, or use fewer --threads than it has",
     "wrong-device": "check which device was opened and which one the telemetry reads, by UUID",
     "partition": "compare with figures of the slice, not of the whole device",
     "memory-clock": "look for a lowered memory clock or another power state, reset it, and measure again",
@@ -44,7 +46,8 @@ REMEDIES = {
     "sparse-datasheet": "compare with the dense figure, which is half of it",
     "pageable-memory": "pin the host's buffers",
     "sweep-step": "read the two sides apart; the fit keeps them apart",
-    "narrow-probe": "compare with a library product or wider instructions before taking it for the peak",
+    "narrow-probe": "compare with a library product, wider instructions or more loads in flight before taking"
+    " it for the peak",
     "launch-bound": "give one launch more work, or put launches into a graph",
     "latency": "batch it: one execution is too short to fill the device",
     "wrong-precision": "check the types of operands and of the accumulator",
@@ -136,7 +139,7 @@ def name(c: Ceiling, short: bool = False) -> str:
     store = " nt" if c.store == "nontemporal" else ""
     if short:
         return what + kernel + store
-    where = "" if c.scope in WHOLE else f" on {c.threads} thread{'s' * (c.threads != 1)}"
+    where = "" if c.scope in WHOLE else f" on {counted(c.threads, 'thread')}"
     return what + kernel + store + where + ("" if c.regime == "typical" else f" {c.regime}")
 
 

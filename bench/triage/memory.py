@@ -6,10 +6,11 @@ from collections.abc import Collection, Sequence
 from statistics import median
 
 from bench.profile.records import Ceiling
-from bench.report.units import capacity, percent, si
+from bench.report.units import capacity, counted, percent, si
 from bench.triage.case import Case, agree, clean_low
 from bench.triage.counting import bytes_counted
 from bench.triage.finding import Finding, Number, about, found, name, unexplained
+from bench.triage.siblings import RESIDENT, swept_end
 
 ABOVE_BUS = 1.02
 """Share of the memory bus beyond which DRAM cannot be what answered: the highest published is 1.00."""
@@ -67,9 +68,15 @@ def _over_bus(c: Ceiling) -> Number | None:
 
 
 def _like_cache(case: Case, c: Ceiling) -> Number | None:
-    """Reads only: what stores cost in a cache and in DRAM differs too much from machine to machine."""
+    """Reads only: what stores cost in a cache and in DRAM differs too much from machine to machine.
+
+    Working sets far beyond the cache that read as fast say that it is the cache's figure which is DRAM's: on
+    a virtual machine little of a shared cache may be ours.
+    """
     cache = _cache(case, c) if c.access == "read" else None
     if cache is None or c.estimate.value < LIKE_CACHE * cache.estimate.value:
+        return None
+    if (end := swept_end(case, "read")) and agree(c.estimate.value, end, RESIDENT - 1):
         return None
     return Number(name(c), c.estimate.value, cache.estimate.value, c.unit, f"the {cache.level}")
 
@@ -159,7 +166,7 @@ def _served(case: Case, c: Ceiling, number: Number, high: Sequence[str]) -> Find
         limit = f", below the {si(cache.estimate.value, 'byte/s')} of its {cache.level}" if cache else ""
         kernels = len(set(high))
         because = (
-            f"memory cannot move that, a cache can{limit}: {kernels} kernel{'s' * (kernels != 1)} of "
+            f"memory cannot move that, a cache can{limit}: {counted(kernels, 'kernel')} of "
             f"{len({k.kernel for k in case.memory})} found part of the data on the chip, so the buffer that "
             f"was really used hardly exceeds the {case.last_level or 'cache'} of {capacity(case.cache_bytes)}"
         )
@@ -229,7 +236,7 @@ def _clock(case: Case) -> Finding | None:
     )
     value = best.estimate.value if best else 0.0
     sentence = (
-        f"the memory clock is {si(clock, 'Hz')}, {clock / float(highest):.0%} of the "
+        f"the memory clock is {si(clock, 'Hz')}, {percent(clock / float(highest))} of the "
         f"{si(float(highest), 'Hz')} that the device can do{rate}"
     )
     return found(

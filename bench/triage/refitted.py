@@ -20,6 +20,9 @@ from bench.triage.finding import REMEDIES, Finding, merged
 THEORY = "theoretical"
 """How the name of a ceiling begins that a file states from clock and units."""
 
+VARIANTS = {"laptop", "mobile", "maxq", "q", "ti", "super", "d", "nvl", "mig", "vgpu"}
+"""Words behind a name that make it another device's; of a slice also such as 1g."""
+
 CACHED = "faster as intensity rises"
 """Words by which a fit says that bytes moved ever faster along a sweep."""
 
@@ -102,8 +105,7 @@ def _working_set(one: Refit, device: str) -> float:
 
 def _closed(value: Interval) -> float | None:
     """The value of an asymptote that was reached, None for a bound."""
-    bound = (value.low is None) != (value.high is None)
-    return None if bound else value.value
+    return None if value.is_bound else value.value
 
 
 def _known(device: str) -> bool:
@@ -121,8 +123,10 @@ def whose(path: Path, named: str) -> tuple[str, str]:
         known = reference.known()
     except FileError:
         return "", ""
-    words = re.findall(r"[a-z0-9]+", path.stem.lower())
-    fits = {n.device for n in known.names if set(reference.words(n.reported_name)) <= set(words)}
+    words = set(re.findall(r"[a-z0-9]+", path.stem.lower()))
+    if words & VARIANTS or any(re.fullmatch(r"\dg", word) for word in words):
+        return "", ""
+    fits = {n.device for n in known.names if set(reference.words(n.reported_name)) <= words}
     if len(fits) != 1:
         return "", ""
     return next(n.reported_name for n in known.names if n.device in fits), "the name of the file"

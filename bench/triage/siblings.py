@@ -52,7 +52,7 @@ PAIR = ("copy", "triad")
 def resident(case: Case) -> Finding | None:
     """Streams and intensity sweep read faster than the sweep over working sets does where it ends."""
     reads = [c for c in case.memory if c.kernel == "read"]
-    end, mix = _end(case, "read"), _mix(case, "read")
+    end, mix = swept_end(case, "read"), _mix(case, "read")
     if not reads or end is None or mix is None:
         return None
     stream = max(c.estimate.value for c in reads)
@@ -78,7 +78,7 @@ def _sweeps(case: Case, rates: Mapping[str, float]) -> list[Finding]:
     """Intensity sweeps whose memory side neither the stream nor the working sets of that access share."""
     off: list[tuple[str, float, float, str]] = []
     for access, mode in MODES.items():
-        mix, end, stream = _mix(case, access), _end(case, access), rates.get(access)
+        mix, end, stream = _mix(case, access), swept_end(case, access), rates.get(access)
         if not (mix and stream) or (end and not agree(stream, end, RESIDENT - 1)):
             continue
         if not agree(mix, stream, OFF - 1) and not (end and agree(mix, end, OFF - 1)):
@@ -126,7 +126,7 @@ def _witnesses(case: Case, kernel: str) -> Iterator[tuple[float, float, str]]:
     if not ordinary:
         return
     own, access = max(c.estimate.value for c in ordinary), ordinary[0].access
-    if access == kernel and (end := _end(case, access)):
+    if access == kernel and (end := swept_end(case, access)):
         yield own, end, f"the large working sets of the {access} sweep"
     if kernel in MODES and (mix := _mix(case, kernel)):
         yield own, mix, f"the memory side of the {MODES[kernel]} sweep"
@@ -176,7 +176,7 @@ def _told(kernel: str, rate: float, sibling: float, what: str) -> Finding:
     return found("byte-count", kernel, sentence, rate=rate, sibling=sibling, factor=factor)
 
 
-def _end(case: Case, access: str) -> float | None:
+def swept_end(case: Case, access: str) -> float | None:
     """byte/s of the sweep over working sets of an access where it is far beyond the last-level cache."""
     if not case.cache_bytes:
         return None

@@ -37,9 +37,10 @@ of a quiet run agree within 3 %."""
 BEHIND = 3
 """Points behind a fall of the rate that must all stay below for one sweep to show it alone."""
 
-FAST = 1.12
+FAST, FASTEST = 1.12, 10.0
 """Rate at which sweeps end over the dedicated π of their precision from which on a step up lies in the knee:
-measured ones end at 0.84 to 1.00 of it. Far below it the dedicated loop may as well be what is wrong."""
+measured ones end at 0.84 to 1.00 of it; and that from which on it is the dedicated loop that is wrong, as may
+be where sweeps end far below it."""
 
 END, ALIKE = 3, 0.06
 """Last points of a sweep that are its rate without memory, and how near those of all modes must be."""
@@ -138,7 +139,7 @@ def _hidden(curves: Sequence[Curve], pi: Mapping[str, float]) -> list[tuple[Step
         same = [e for c, e in zip(curves, ends, strict=True) if e and c.precision == curve.precision]
         shares = [e.factor for e in same]
         alike = len(shares) >= 2 and max(shares) <= min(shares) * (1 + ALIKE)
-        told.append((end,) if end and alike and min(shares) > FAST else ())
+        told.append((end,) if end and alike and FAST < min(shares) < FASTEST else ())
     return told
 
 

@@ -7,10 +7,11 @@ from itertools import pairwise
 from statistics import median
 
 from bench.profile.records import Sample
-from bench.report.units import duration
+from bench.report.units import duration, percent
 from bench.triage.case import Case, agree
 from bench.triage.failures import TIMER
 from bench.triage.finding import Finding, found
+from bench.triage.tenancy import shared
 
 LONG = 1e-3
 """Seconds from which on a repetition of every clock we know (0.5 µs at worst) is told from its neighbours."""
@@ -108,10 +109,10 @@ def _coarse(case: Case) -> Finding | None:
     tick = min(ticks, default=0.0)
     if ticks and tick < COARSE * median(times):
         return None
-    what = f"steps of {duration(tick)}" if ticks else "one and the same value"
+    what = f"moves in steps of {duration(tick)}" if ticks else "tells one and the same time"
     sentence = (
-        f"the clock moves in {what}: {ties / total:.0%} of the repetitions took exactly as long as another, "
-        f"at {duration(median(times))} each"
+        f"the clock {what}: {percent(ties / total)} of the repetitions took exactly as long as "
+        f"another, at {duration(median(times))} each"
     )
     return found("timer", "timer", sentence, tied_share=ties / total, tick_seconds=tick)
 
@@ -207,22 +208,15 @@ def _factor(case: Case) -> Finding | None:
         return None
     compute, memory = median(pi), max(bus)
     beyond = min(*pi, memory) > ABOVE or max(*pi, memory) < BELOW
-    if (
-        not beyond
-        or not agree(compute, memory, ONE_FACTOR)
-        or (case.conditions("processes") and _tenants(case))
-    ):
+    if not beyond or not agree(compute, memory, ONE_FACTOR) or shared(case):
         return None
     factor = (compute * memory) ** 0.5
+    turns = ", or somebody whom no reading shows takes turns with us (time slicing)" if factor < 1 else ""
     sentence = (
         f"all rates are {factor:.2f} of theory alike (π {compute:.2f} at the clock held, β {memory:.2f} of "
-        "the memory bus): only the time is common to both, so the timer is off by about that factor"
+        f"the memory bus): only the time is common to both, so the timer is off by about that factor{turns}"
     )
     return found("timer", "timer", sentence, factor=factor, pi_share=compute, beta_share=memory)
-
-
-def _tenants(case: Case) -> bool:
-    return max(case.conditions("processes")) > 0
 
 
 def _stream(case: Case) -> Finding | None:

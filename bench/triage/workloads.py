@@ -25,6 +25,12 @@ ENOUGH = 2.0
 UNKNOWN = "was not measured"
 """Words of a hypothesis that could not be tested; it is told whole."""
 
+UNSTEADY = ("throttling", "noisy-neighbour", "cpu-quota")
+"""Causes by which a machine is slower at one time than at another."""
+
+MOVED = 3.0
+"""Times a roof up to which it may have been measured while the machine was slower."""
+
 NAMED = 3
 """Workloads of one cause that its sentence names; the finding's subjects hold all."""
 
@@ -87,8 +93,8 @@ def _above(case: Case, p: Placement, number: Number, others: Sequence[Finding]) 
         return library
     causes = {f.cause for f in others}
     unsteady = "the roof moved (no clock fell and nobody else was seen)"
-    for cause in ("throttling", "noisy-neighbour"):
-        if cause in causes:
+    for cause in UNSTEADY:
+        if cause in causes and number.ratio <= MOVED:
             because = "above roof: the roof itself was measured while the device was slower, as told above"
             return about(number, cause, because)
     return unexplained(
@@ -181,7 +187,7 @@ def _explained(cause: str, group: Sequence[tuple[Number, Reason]]) -> Finding:
 def _open(group: Sequence[tuple[Number, list[str]]], others: Sequence[Finding]) -> Finding:
     """Those for which no hypothesis held, and which ones were tested."""
     group = sorted(group, key=lambda pair: pair[0].ratio)
-    cut = [f.cause for f in others if f.cause in ("noisy-neighbour", "throttling")]
+    cut = [f.cause for f in others if f.cause in UNSTEADY]
     besides = f"other tenants and clocks ({', '.join(cut) + ', as above' if cut else 'none seen'})"
     listed = f"{len(group)} workloads below half of their roof" if len(group) > 1 else group[0][0].said
     if len(group) > 1:
