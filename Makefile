@@ -24,7 +24,7 @@ BARE    := $(if $(wildcard $(strip $(VENV))/bin/python),$(strip $(VENV))/bin/pyt
 
 help: ## list the verbs
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' Makefile | awk -F'|' '{printf "%-18s%s\n", $$1, $$2}'
-	@echo "Settings: MINUTES=$(MINUTES)  DEVICE=$(DEVICE)  CUDA=$(CUDA)  PYTHON=$(PYTHON)  VENV=$(VENV)  (VENV= uses PYTHON as it is)"
+	@echo "Settings: MINUTES=$(MINUTES)  DEVICE=$(DEVICE)  CUDA=$(CUDA)  PYTHON=$(PYTHON)  VENV=$(VENV)  RESULTS=$(RESULTS)  (VENV= uses PYTHON as it is)"
 
 setup: ## make the environment and install what this machine needs (quick when done before)
 	$(NEED)

@@ -33,15 +33,18 @@ def resumable(path: Path, options: bool) -> Path:
     return folder
 
 
+INSIDE = ("profile.json", "samples.jsonl")
+"""Files by which a result folder may be named."""
+
+
 def home(path: Path) -> Path:
-    """The folder of a result, which may be named by its profile.json."""
-    return path.parent if path.is_file() else path
+    """The folder of a result, which may be named by a file in it."""
+    return path.parent if path.name in INSIDE and path.is_file() else path
 
 
 def is_own(path: Path) -> bool:
     """Whether a path names a result folder of this suite, or one of the two files in it."""
-    inside = path.name in ("profile.json", "samples.jsonl") and path.is_file()
-    return ((path.parent if inside else path) / "samples.jsonl").is_file()
+    return (home(path) / "samples.jsonl").is_file()
 
 
 def are_foreign(a: Path, b: Path) -> bool:

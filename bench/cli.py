@@ -24,8 +24,10 @@ class Verbs(TyperGroup):
             sys.stdout.flush()
             return result
         except BrokenPipeError:
+            from bench.outcome import BROKEN_PIPE
+
             sys.stdout = None  # nobody reads it: nothing to flush at exit
-            raise typer.Exit(141) from None
+            raise typer.Exit(BROKEN_PIPE) from None
         except (Exception, KeyboardInterrupt) as error:
             if type(error).__module__.startswith(("typer", "click")):
                 raise
@@ -34,14 +36,14 @@ class Verbs(TyperGroup):
 
 def _told(error: BaseException, debug: bool) -> int:
     """Print the one sentence (and the traceback if asked for); the exit code."""
-    from bench.outcome import outcome
+    from bench.outcome import INTERRUPTED, outcome
 
     if debug:
         import traceback
 
         traceback.print_exception(error, file=sys.stderr)
     code, sentence = outcome(error)
-    print(f"Error: {sentence}" if code != 130 else sentence, file=sys.stderr)
+    print(f"Error: {sentence}" if code != INTERRUPTED else sentence, file=sys.stderr)
     return code
 
 

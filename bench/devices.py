@@ -9,7 +9,7 @@ from typing import Any
 from bench import host
 from bench.errors import DeviceError
 from bench.host import tree
-from bench.running.progress import counted
+from bench.report.units import counted
 
 READY = "ready"
 
@@ -36,7 +36,7 @@ def _cpu(root: Path) -> dict[str, Any]:
     except DeviceError as error:
         return _row("cpu", "cpu", "host CPU", "", "unusable", str(error))
     parts = (
-        f"{device.name}, {device.threads} thread{'s' if device.threads > 1 else ''}",
+        f"{device.name}, {counted(device.threads, 'thread')}",
         f"{device.facts['vector']}, {device.memory_bytes / 1e9:.1f} GB",
         f"state {device.state}",
     )

@@ -21,6 +21,10 @@ class DeviceError(BenchError):
     exit_code = 3
 
 
+class Unsupported(DeviceError):
+    """What a device or its libraries turn out not to have: a skip with its reason, no failure."""
+
+
 class FileError(BenchError):
     """A file that is missing, corrupt, of another version or of another device."""
 

@@ -13,12 +13,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from bench.checkout import CHECKOUT
 from bench.profile.records import TOOL_VERSION
 
-CHECKOUT = Path(__file__).resolve().parent.parent
-"""The checkout is the product: the folder that holds bench and kernels."""
-
-PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "pandas", "pyarrow", "threadpoolctl", "psutil")
+PACKAGES = ("numpy", "scipy", "numba", "llvmlite", "pyarrow", "threadpoolctl", "psutil")
 """Packages that take part in measuring or deriving; their versions are recorded."""
 
 

@@ -14,6 +14,8 @@ from typing import Any
 from bench.errors import FileError, ResourceError
 from bench.profile.encoding import FormatError, decode, dumps, loads, plain
 from bench.profile.records import SCHEMA_VERSION, Profile, Sample
+from bench.profile.sanity import check_profile, check_sample
+from bench.whole_files import replacing
 
 SAMPLES, PROFILE = "samples.jsonl", "profile.json"
 
@@ -40,8 +42,6 @@ STANDING = {
 
 class Taken(ResourceError):
     """The folder holds a run already: another that began in the same second, or an earlier one."""
-
-    exit_code = ResourceError.exit_code
 
 
 @contextmanager
@@ -77,7 +77,9 @@ class Log:
         elif kind == "conditions":
             self.conditions.append(values)
         elif kind == "sample":
-            self.samples.append(decode(Sample, values, "sample"))
+            sample = decode(Sample, values, "sample")
+            check_sample(sample)
+            self.samples.append(sample)
         elif kind == "note":
             self.note(values)
         else:
@@ -125,6 +127,11 @@ def _check_version(record: Mapping[str, Any], path: Path) -> None:
             f"{path} has schema version {version}, this tool reads version {SCHEMA_VERSION}: "
             "use the tool version that wrote it"
         )
+
+
+def key_of(sample: Sample) -> str:
+    """The key of the Planned that a sample was measured for."""
+    return f"{sample.regime}/{sample.point.key}"
 
 
 class Store:
@@ -238,7 +245,7 @@ class Store:
 
     @staticmethod
     def _identity(sample: Sample) -> tuple[int, str, int]:
-        return sample.round, f"{sample.regime}/{sample.point.key}", sample.visit
+        return sample.round, key_of(sample), sample.visit
 
     def _write(self, record: Mapping[str, Any]) -> None:
         """One line, whole or not at all: what a full disk cut short is taken back."""
@@ -283,17 +290,12 @@ def _publish(draft: Path, path: Path) -> None:
 
 def write_profile(folder: Path, profile: Profile) -> Path:
     """Replace the folder's profile.json as a whole; ResourceError when it cannot be written."""
-    path, draft = folder / PROFILE, folder / f".{PROFILE}.{os.getpid()}"
+    path = folder / PROFILE
     text = dumps(profile, indent=1) + "\n"
-    with _writing(path):
-        try:
-            with open(draft, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(draft, path)
-        finally:
-            draft.unlink(missing_ok=True)
+    with _writing(path), replacing(path) as beside, open(beside, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     return path
 
 
@@ -304,7 +306,9 @@ def read_profile(path: Path) -> Profile:
         values = loads(file.read_text(encoding="utf-8"))
         if isinstance(values, dict):
             _check_version(values, file)
-        return decode(Profile, values, "profile")
+        profile = decode(Profile, values, "profile")
+        check_profile(profile)
+        return profile
     except OSError as error:
         remedy = "remake it with `python -m bench fit`" if path.is_dir() else "give a result folder"
         raise FileError(f"cannot read {file}: {error.strerror}; {remedy}") from None

@@ -21,9 +21,13 @@ def utf8() -> None:
 
 
 def in_colour() -> bool:
-    """Whether stdout is a terminal that shows colours and nobody asked for none (NO_COLOR, TERM=dumb)."""
-    asked = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return not asked and sys.stdout.isatty()
+    """Whether stdout is a terminal that shows colours and nobody asked for none (NO_COLOR)."""
+    return not os.environ.get("NO_COLOR") and not is_dumb() and sys.stdout.isatty()
+
+
+def is_dumb() -> bool:
+    """Whether the terminal can neither colour nor draw over a line, by its own name."""
+    return os.environ.get("TERM") in ("dumb", "unknown")
 
 
 def end_like_ctrl_c() -> None:

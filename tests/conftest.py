@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
@@ -46,6 +46,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--no-skips", action="store_true", help="fail on skips outside tests/gpu and optional marks"
     )
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Runs the command line in this process: exit code, stdout, stderr; no traceback unless asked for."""
+    from bench import cli
+
+    def called(*words: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as stop:
+            cli.main([str(word) for word in words])
+        said = capsys.readouterr()
+        assert isinstance(stop.value.code, int)
+        assert "Traceback" not in said.err or "--debug" in words
+        return stop.value.code, said.out, said.err
+
+    return called
 
 
 @pytest.fixture(scope="session")

@@ -37,7 +37,7 @@ from bench.profile.records import SCHEMA_VERSION, TOOL_VERSION, WHOLE, Profile, 
 from bench.running.campaign import FINISHED, Campaign
 from bench.running.progress import Screen
 from bench.running.runners import InProcess
-from bench.store import SAMPLES, Store
+from bench.store import SAMPLES, Store, key_of
 from tests import healthy_devices, severity_ranges
 
 TWELVE = tuple(dict.fromkeys(severity.kind for severity in severities()))
@@ -152,7 +152,7 @@ def header(backend: SimulatedBackend, drafted: Plan) -> dict[str, Any]:
 def _lost(campaign: Campaign, store: Store) -> Iterator[str]:
     """Planned points without a sample, samples that carry less than they must, lines that are missing."""
     winners = next(note["winners"] for note in store.notes if "winners" in note)
-    seen = {f"{s.regime}/{s.point.key}" for s in store.samples if s.round > 0}
+    seen = {key_of(s) for s in store.samples if s.round > 0}
     for planned in map(campaign.history.fitted, campaign.plan.settled(winners)):
         if planned.key not in seen:
             yield f"no sample of {planned.key}"

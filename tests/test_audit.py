@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from bench.backends.cpu import chain_counts
+from bench.backends.emitted import chain_counts
 from bench.native import audit, emit, isa, jit
 from bench.native.emit import Form
 from kernels import KERNELS

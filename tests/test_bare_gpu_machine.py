@@ -16,7 +16,7 @@ from bench.running import suite
 
 TOP = Path(__file__).resolve().parent.parent
 
-ABSENT = ("scipy", "psutil", "yaml", "pyarrow", "threadpoolctl", "cpuinfo", "jinja2", "pytest")
+ABSENT = ("scipy", "psutil", "yaml", "pyarrow", "threadpoolctl", "cpuinfo", "pytest")
 
 HIDING = f"""
 import sys

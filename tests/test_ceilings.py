@@ -176,6 +176,16 @@ def test_hidden_traffic_clock_and_energy_come_from_the_samples() -> None:
     assert (bare.clock_hz, bare.per_clock_per_unit, bare.energy_j) == (None, None, None)
 
 
+def test_the_clock_is_that_of_the_repetitions_which_a_ceiling_stands_for() -> None:
+    """Two of five before a power limit bites: 16 FLOP a clock all the time, 32 by the clock of the others."""
+    rates, clocks = [64e9, 64e9, 32e9, 32e9, 32e9], (2e9, 2e9, 1e9, 1e9, 1e9)
+    found = one([sample(PEAK, n, rates, clock_hz=clocks) for n in range(1, 6)])
+    assert found.estimate.value == pytest.approx(64e9)
+    assert (found.clock_hz, found.per_clock_per_unit) == (2e9, pytest.approx(16.0))
+    between = one([sample(PEAK, n, [64e9, 32e9], clock_hz=(2e9, 1e9)) for n in range(1, 6)])
+    assert between.estimate.value == pytest.approx(56e9) and between.clock_hz == 2e9, "near none: nearest"
+
+
 def test_the_best_matrix_size_is_the_library_ceiling() -> None:
     gemm = Point("gemm", "gemm", "square", Precision.of("fp64", "library"), "DRAM", threads=2)
     samples = [
@@ -215,6 +225,18 @@ def test_skips_are_one_row_each_with_their_reason() -> None:
     made = profile([*skips, *rounds(PEAK, [1e9])])
     assert made.skipped == ({"what": "fma fp16 all/2", "reason": reason},)
     assert made.not_measured == ()
+
+
+def test_a_form_that_the_pilot_could_not_try_is_no_gap_where_another_was_measured() -> None:
+    product = Point("gemm", "gemm", "cublas", FP32, "DRAM", sizes={"m": 8, "n": 8, "k": 8})
+    refused = point(product, variant="cublaslt")
+    skip = Sample(refused, 0, 0, 0, status="skipped", reason="no algorithm", regime="pilot")
+    assert profile([skip, *rounds(product, [1e9])]).skipped == ()
+    alone = profile([skip, *rounds(PEAK, [1e9])])
+    assert [row["reason"] for row in alone.skipped] == ["no algorithm"], "nothing else stands for it"
+    later = Sample(product, 1, 1, 0, status="skipped", reason="not of this size")
+    both = profile([skip, later, *rounds(product, [1e9])])
+    assert [row["reason"] for row in both.skipped] == [later.reason]
 
 
 def test_failures_are_facts_and_what_never_worked_was_not_measured() -> None:

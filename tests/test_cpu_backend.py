@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bench.backends.cpu import CpuBackend, chain_counts, form_of
+from bench.backends.cpu import CpuBackend
+from bench.backends.emitted import chain_counts, form_of
 from bench.errors import DeviceError, VerificationError
 from bench.native import isa, loops
 from bench.native.emit import Form
 from bench.profile.records import Point, Precision
 from kernels import KERNELS
-from kernels.spec import ChainShape
 
 FP64, FP32 = Precision.of("fp64"), Precision.of("fp32")
 MIB = 1 << 20
@@ -154,7 +154,7 @@ def test_scaling_runs_the_kernel_of_another_family(backend: CpuBackend) -> None:
 
 
 def test_chains_count_every_lane_of_every_thread(backend: CpuBackend) -> None:
-    assert loops.scalar_fmas(ChainShape(), Form(chains=10), 4, 3, 7) == 7 * loops.CHAIN_UNROLL * 10 * 4 * 3
+    assert loops.scalar_fmas(Form(chains=10), 4, 3, 7) == 7 * loops.CHAIN_UNROLL * 10 * 4 * 3
     threads, lanes = len(backend.team.cpus), backend.isa.vector_bytes // 8
     flops = backend.prepare(Point("fma", "fma", "10 chains", FP64, threads=threads)).work(7).flops
     assert flops == 2 * 7 * loops.CHAIN_UNROLL * 10 * lanes * threads

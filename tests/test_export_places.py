@@ -31,7 +31,7 @@ def test_no_file_of_ours_is_named_where_nothing_can_be_written(
     with pytest.raises(PermissionError) as raised:
         exporters.export(synthetic_profile(), name, path, allow_simulated=True)
     code, sentence = outcome(raised.value)
-    assert code == 5 and str(path) in sentence and ".tmp" not in sentence
+    assert code == 5 and str(path) in sentence and ".part" not in sentence
     assert list(tmp_path.iterdir()) == []
 
 
@@ -55,7 +55,7 @@ def test_the_programs_own_output_is_written_to_and_never_replaced(
     stream.symlink_to(output)
     with replacing(stream) as file:
         file.write(b"told")
-        assert not list(tmp_path.glob("*.tmp")) and not list(tmp_path.glob(".*"))
+        assert not list(tmp_path.glob("*.part")) and not list(tmp_path.glob(".*"))
     assert stream.is_symlink() and output.read_text(encoding="utf-8") == "told"
     assert exporters.is_stream(stream)
 

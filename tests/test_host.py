@@ -1,4 +1,4 @@
-"""The probe of the host against made-up /proc and /sys trees: big, odd, limited and silent machines."""
+"""What a host is, by made-up /proc and /sys trees: CPUs, caches, nodes and processor, big and odd ones."""
 
 from __future__ import annotations
 
@@ -8,52 +8,9 @@ from pathlib import Path
 import pytest
 
 from bench import host
-from bench.device import Cache, Device
-from bench.host import cgroup, processor, state, tenancy, topology, tree
-
-MILAN = "fpu sse2 ssse3 fma avx avx2 f16c"
-V1 = "31 23 0:28 / /sys/fs/cgroup/{0} rw - cgroup cgroup rw,{0}\n"
-V2 = "31 23 0:28 {} /sys/fs/cgroup rw - cgroup2 cgroup2 rw,nsdelegate\n"
-
-
-class Machine:
-    """A /proc and /sys tree in a folder, written file by file."""
-
-    def __init__(
-        self, root: Path, count: int, flags: str = MILAN, name: str = "AMD EPYC 7763 64-Core Processor"
-    ):
-        self.root = root
-        self.made: set[Path] = set()
-        block = (
-            "processor\t: {}\nvendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 1\n"
-            f"model name\t: {name}\nstepping\t: 1\nmicrocode\t: 0xa\nflags\t\t: {flags}\n"
-        )
-        self.write("proc/cpuinfo", "\n".join(block.format(n) for n in range(count)))
-        self.write("proc/meminfo", f"MemTotal:  {512 << 20} kB\nMemAvailable: 1000 kB\n")
-        self.write("proc/loadavg", "0.10 0.20 0.30 1/200 4242\n")
-        self.write("proc/sys/kernel/osrelease", "6.1.0-18-amd64\n")
-        self.write("sys/devices/system/cpu/online", f"0-{count - 1}\n")
-        self.all = frozenset(range(count))
-
-    def write(self, path: str, words: object) -> None:
-        target = self.root / path
-        if target.parent not in self.made:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            self.made.add(target.parent)
-        target.write_text(str(words))
-
-    def cache(self, cpu: int, index: int, level: int, size: str, shared: str, kind: str = "Unified") -> None:
-        for name, word in (("level", level), ("size", size), ("shared_cpu_list", shared), ("type", kind)):
-            self.write(f"sys/devices/system/cpu/cpu{cpu}/cache/index{index}/{name}", f"{word}\n")
-
-    def node(self, number: int, cpus: str, gib: int) -> None:
-        self.write(f"sys/devices/system/node/node{number}/cpulist", cpus + "\n")
-        self.write(
-            f"sys/devices/system/node/node{number}/meminfo", f"Node {number} MemTotal: {gib << 20} kB\n"
-        )
-
-    def device(self, cpus: frozenset[int] | None = None, machine: str = "x86_64") -> Device:
-        return host.cpu_device(self.root, self.all if cpus is None else cpus, {}, machine)
+from bench.device import Cache
+from bench.host import processor, tree
+from tests.host_tree import MILAN, Machine
 
 
 @pytest.fixture(scope="module")
@@ -167,75 +124,6 @@ def test_cpu_list_is_written_as_the_kernel_does() -> None:
     assert tree.as_list(frozenset({0, 1, 2, 3, 8, 10, 11})) == "0-3,8,10-11"
 
 
-def v1_machine(tmp_path: Path, cpus: int = 4) -> Machine:
-    m = Machine(tmp_path, cpus)
-    m.write("proc/self/cgroup", "4:memory:/docker/ab/inner\n3:cpuset:/docker/ab\n1:cpu:/docker/ab\n")
-    mounts = "".join(V1.format(c).replace(" / ", " /docker/ab ") for c in ("memory", "cpuset", "cpu"))
-    m.write("proc/self/mountinfo", mounts + "broken line\n")
-    return m
-
-
-def test_quota_of_version_1_limits_threads_with_the_reason(tmp_path: Path) -> None:
-    m = v1_machine(tmp_path)
-    m.write("sys/fs/cgroup/cpu/cpu.cfs_quota_us", 150000)
-    m.write("sys/fs/cgroup/cpu/cpu.cfs_period_us", 100000)
-    m.write("sys/fs/cgroup/cpu/cpu.stat", "nr_periods 10\nnr_throttled 3\nthrottled_time 2500000000\n")
-    m.write("sys/fs/cgroup/memory/memory.limit_in_bytes", 1 << 34)
-    m.write("sys/fs/cgroup/memory/inner/memory.limit_in_bytes", 9223372036854771712)
-    m.write("sys/fs/cgroup/cpuset/cpuset.cpus", "1-3")
-    device = m.device()
-    assert device.threads == 1
-    assert device.facts["cpus"] == [1]
-    assert device.facts["cpu_quota"] == 1.5
-    assert device.facts["threads_limited_by"] == (
-        "the container's CPU quota of 1.5 CPUs limits threads to 1 of 3 cores"
-    )
-    assert device.memory_bytes == 1 << 34
-    assert device.facts["memory_limited_by"] == "the container's memory limit is 17.2 GB"
-    assert device.state == "container-quota-shared"
-    limit = cgroup.limits(m.root)
-    assert (limit.throttled_periods, limit.throttled_seconds) == (3, 2.5)
-
-
-def test_version_2_takes_the_tightest_limit_up_to_the_root(tmp_path: Path) -> None:
-    m = Machine(tmp_path, 8)
-    m.write("proc/self/cgroup", "0::/kubepods/pod1/box\n")
-    m.write("proc/self/mountinfo", V2.format("/"))
-    pod = "sys/fs/cgroup/kubepods/pod1"
-    m.write(f"{pod}/box/cpu.max", "max 100000\n")
-    m.write(f"{pod}/cpu.max", "250000 100000\n")
-    m.write("sys/fs/cgroup/kubepods/cpu.max", "600000 100000\n")
-    m.write(f"{pod}/box/memory.max", "max")
-    m.write(f"{pod}/memory.max", 8 << 30)
-    m.write(f"{pod}/box/cpuset.cpus.effective", "2-5")
-    m.write(f"{pod}/box/cpu.stat", "nr_throttled 7\nthrottled_usec 1500000\n")
-    assert cgroup.limits(m.root) == cgroup.Limits(2.5, 8 << 30, frozenset({2, 3, 4, 5}), 7, 1.5)
-    device = m.device()
-    assert device.threads == 2
-    assert device.facts["container"] == "kubernetes"
-
-
-def test_a_mount_that_does_not_show_our_path_is_read_at_its_top(tmp_path: Path) -> None:
-    m = Machine(tmp_path, 4)
-    m.write("proc/self/cgroup", "0::/../../elsewhere\n")
-    m.write("proc/self/mountinfo", V2.format("/"))
-    m.write("sys/fs/cgroup/cpu.max", "50000 100000")
-    device = m.device()
-    assert device.threads == 1
-    assert device.facts["threads_limited_by"].startswith(
-        "the container's CPU quota is 0.5 CPUs: even one thread"
-    )
-
-
-def test_no_control_groups_means_no_limits(tmp_path: Path) -> None:
-    assert cgroup.limits(Machine(tmp_path, 1).root) == cgroup.Limits()
-
-
-def test_cpuset_that_misses_the_affinity_is_not_believed() -> None:
-    assert topology.usable(frozenset({0, 1}), frozenset({1, 2})) == {1}
-    assert topology.usable(frozenset({0, 1}), frozenset({4})) == {0, 1}
-
-
 @pytest.mark.parametrize(
     ("flags", "level"),
     [
@@ -308,121 +196,6 @@ def test_aarch64_without_a_name_is_known_by_its_part(tmp_path: Path) -> None:
     assert device.slug == "aarch64-0x41-part-0xd4f-1c"
     assert (device.identity["vendor"], device.identity["model"]) == ("0x41", "0xd4f")
     assert device.facts["vector"] == "SVE"
-
-
-def test_virtual_machine_and_container_are_recognised(tmp_path: Path) -> None:
-    m = Machine(tmp_path, 1, MILAN + " hypervisor")
-    assert m.device().state == "vm"
-    m.write(".dockerenv", "")
-    assert m.device().state == "vm-container"
-    arm = Machine(tmp_path / "arm", 1, "")
-    assert tenancy.virtual_machine(arm.root, frozenset()) == ""
-    arm.write("sys/class/dmi/id/sys_vendor", "Amazon EC2")
-    arm.write("sys/class/dmi/id/product_name", "c7g.metal")
-    assert tenancy.virtual_machine(arm.root, frozenset()) == ""
-    arm.write("sys/class/dmi/id/product_name", "c7g.large")
-    assert tenancy.virtual_machine(arm.root, frozenset()) == "Amazon EC2 c7g.large"
-    arm.write("sys/class/dmi/id/sys_vendor", "QEMU")
-    assert tenancy.virtual_machine(arm.root, frozenset()) == "qemu"
-    assert tenancy.container(arm.root, {"SINGULARITY_CONTAINER": "image.sif"}) == "apptainer"
-    assert tenancy.container(arm.root, {}) == ""
-
-
-def test_a_busy_metal_machine_says_so(tmp_path: Path) -> None:
-    m = Machine(tmp_path, 2)
-    assert m.device().state == "quiet"
-    m.write("proc/loadavg", "1.0 1.0 1.0 3/200 4242\n")
-    assert m.device().state == "busy"
-    assert state.running(m.root) == 2
-
-
-def test_readings_of_clock_governor_temperature_and_battery(tmp_path: Path) -> None:
-    m = Machine(tmp_path, 2)
-    assert (state.clock_hz(m.root, (0, 1)), state.temperature_c(m.root), state.turbo(m.root)) == (None,) * 3
-    assert state.on_battery(m.root) is False
-    for cpu, kilohertz in ((0, 2000000), (1, 3000000)):
-        m.write(f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq", kilohertz)
-        m.write(f"sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_governor", "powersave")
-        m.write(f"sys/devices/system/cpu/cpu{cpu}/cpufreq/cpuinfo_max_freq", 3500000)
-    m.write("sys/class/thermal/thermal_zone0/temp", 41500)
-    m.write("sys/class/thermal/thermal_zone1/temp", 63000)
-    m.write("sys/devices/system/cpu/intel_pstate/no_turbo", 1)
-    m.write("sys/class/power_supply/BAT0/status", "Discharging")
-    m.write("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never")
-    assert state.clock_hz(m.root, (0, 1)) == 2.5e9
-    assert state.temperature_c(m.root) == 63.0
-    assert state.turbo(m.root) is False
-    assert state.on_battery(m.root) is True
-    facts = m.device().facts
-    assert (facts["governor"], facts["max_clock_hz"], facts["huge_pages"]) == ("powersave", 3.5e9, "madvise")
-
-
-def test_conditions_of_a_fake_tree_and_their_remarks(tmp_path: Path) -> None:
-    m = Machine(tmp_path, 1)
-    m.write("proc/meminfo", "MemTotal: 4 kB\nMemAvailable: 3 kB\nSwapTotal: 10 kB\nSwapFree: 6 kB\n")
-    now = host.conditions(m.root, window=0.01)
-    assert now["load_average"] == [0.1, 0.2, 0.3]
-    assert (now["memory_available_bytes"], now["swap_used_bytes"]) == (3 << 10, 4 << 10)
-    assert now["busy_processes"] >= 0
-    assert 0.0 <= now["steal_share"] <= 1.0
-    quiet = dict.fromkeys(now)
-    assert host.remarks({}, quiet) == ()
-    said = host.remarks(
-        {"threads_limited_by": "quota", "virtual_machine": "kvm", "skipped_nodes": ["node 1"]},
-        {**quiet, "busy_processes": 2, "steal_share": 0.1, "governor": "powersave", "on_battery": True},
-    )
-    assert len(said) == 7
-    assert said[0] == "quota"
-    assert said[3] == "2 other processes above 20% of a CPU: close what can be closed"
-
-
-def test_a_neighbour_counts_as_busy_and_our_own_children_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    import psutil
-
-    class Process:
-        def __init__(self, pid: int) -> None:
-            self.pid, self.seconds = pid, 0.0
-
-        def cpu_times(self) -> object:
-            self.seconds += 10.0 * (self.pid == 1 << 30)
-            return _Times(self.seconds)
-
-    neighbours = [Process(1 << 30), Process((1 << 30) + 1), Process(os.getpid())]
-    monkeypatch.setattr(psutil, "process_iter", lambda: iter(neighbours))
-    assert state.conditions(window=0.01)["busy_processes"] == 1
-
-
-class _Times:
-    """CPU times as psutil gives them."""
-
-    def __init__(self, user: float) -> None:
-        self.user, self.system = user, 0.0
-
-
-NOWHERE: dict[str, str] = {}
-
-
-@pytest.mark.parametrize(
-    ("environ", "commands", "scheduler"),
-    [
-        (NOWHERE, (), ""),
-        (NOWHERE, ("sbatch",), "Slurm"),
-        ({"SLURM_CONF": "slurm.conf"}, (), "Slurm"),
-        (NOWHERE, ("qsub",), "PBS"),
-        ({"SGE_ROOT": "opt"}, ("qsub",), "Grid Engine"),
-        (NOWHERE, ("bsub",), "LSF"),
-        ({"SLURM_JOB_ID": "1"}, ("sbatch",), ""),
-        ({"PBS_JOBID": "1"}, ("qsub",), ""),
-        ({"LSB_JOBID": "1"}, ("bsub",), ""),
-        ({"SGE_ROOT": "opt", "SGE_TASK_ID": "undefined"}, ("qsub",), ""),
-        ({"SLURM_JOB_ID": "1", "SLURM_SUBMIT_HOST": "login1.site"}, ("sbatch",), "Slurm"),
-        ({"SLURM_JOB_ID": "1", "SLURM_SUBMIT_HOST": "login1", "SLURMD_NODENAME": "login1"}, ("sbatch",), ""),
-        ({"SLURM_JOB_ID": "1", "SLURM_SUBMIT_HOST": "login2"}, ("sbatch",), ""),
-    ],
-)
-def test_login_node(environ: dict[str, str], commands: tuple[str, ...], scheduler: str) -> None:
-    which = {name: name for name in commands}.get
-    assert host.login_node(environ, which, lambda: "login1.cluster") == scheduler
 
 
 def test_the_real_machine_is_a_usable_device() -> None:

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from bench import cli, outcome
+from bench import cli, outcome, wheels
+from bench.profile.records import TOOL_VERSION
 
 TOP = Path(__file__).resolve().parent.parent
-HEAVY = ("numpy", "scipy", "pandas", "pyarrow", "matplotlib", "numba", "llvmlite", "psutil", "jinja2", "rich")
+HEAVY = ("numpy", "scipy", "pandas", "pyarrow", "matplotlib", "numba", "llvmlite", "psutil", "rich")
 
 ROOMS = {
     "matplotlib": ("bench/report/plot.py", "bench/report/"),
@@ -169,6 +170,12 @@ def declares_options(path: Path, name: str) -> bool:
     return rel(path).startswith("bench/verbs/") and name in verbs
 
 
+@pytest.mark.parametrize("path", python_files("bench", "kernels"), ids=rel)
+def test_shares_are_printed_one_way(path: Path) -> None:
+    """As in 5 %, with a space: by bench.report.units.percent, or a plain number below the report."""
+    assert re.findall(r":\.\d%\}", path.read_text(encoding="utf-8")) == []
+
+
 def test_most_functions_have_under_15_lines() -> None:
     lengths = [length for path in python_files("bench", "kernels") for _, length in function_lengths(path)]
     assert statistics.quantiles(lengths, n=10)[7] < 15, "the eighth decile"
@@ -208,7 +215,16 @@ def test_the_top_level_is_fixed() -> None:
 
 
 def test_set_up_installs_dependencies_and_never_the_checkout() -> None:
-    assert re.search(r"(?m)^packages = \[\]$", (TOP / "pyproject.toml").read_text())
+    text = (TOP / "pyproject.toml").read_text()
+    assert re.search(r"(?m)^packages = \[\]$", text)
+    assert f'version = "{TOOL_VERSION}"' in text
+
+
+def test_every_dependency_is_imported_somewhere() -> None:
+    named = {re.split("[^a-z0-9-]", need)[0] for need in wheels.requirements()}
+    modules = {{"pyyaml": "yaml", "py-cpuinfo": "cpuinfo"}.get(name, name) for name in named}
+    imported = {outer(name) for path in python_files("bench", "kernels") for name in imports(path)}
+    assert {"numpy", "yaml"} <= modules and modules - imported == set()
 
 
 # make

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.checkout import CHECKOUT
 from bench.profile.records import Sample
-from bench.running.child import CHECKOUT
 from bench.store import read_log
 
 

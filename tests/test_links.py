@@ -166,7 +166,7 @@ def test_a_disk_is_never_filled(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     usage = type("Usage", (), {"free": 8 * MIB})
     monkeypatch.setattr("shutil.disk_usage", lambda place: usage)
     scratch.room(folder, 2 * MIB)
-    with pytest.raises(ResourceError, match="of 2 MB would take more than 25% of the 8 MB free"):
+    with pytest.raises(ResourceError, match="of 2 MB would take more than 25 % of the 8 MB free"):
         scratch.room(folder, 2 * MIB + 1)
 
 
@@ -270,7 +270,7 @@ def test_links_take_a_small_part_of_every_preset() -> None:
         drafted = plan(ON_DISK, FakeBackend().variants, name, families=list(links.FAMILIES))
         assert {p.point.family for p in drafted.points} == set(links.FAMILIES)
         seconds = Ledger().rounds(drafted.points, 1.0, preset.rounds)
-        assert seconds <= 0.15 * 60 * preset.minutes, f"{name}: {seconds:.1f} s"
+        assert seconds <= 60 * preset.minutes / 6, f"{name}: {seconds:.1f} s"
 
 
 def test_full_reaches_from_4_kib_and_1_kb_to_256_mib() -> None:
@@ -352,5 +352,5 @@ def test_a_scratch_folder_that_is_named_must_be_usable(
         assert "cannot be written" in found.facts["scratch"]["direct"]
     usage = shutil.disk_usage(tmp_path)._replace(free=64 * MIB)
     monkeypatch.setattr(scratch.shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(ResourceError, match="would take more than 25% of the 67 MB free"):
+    with pytest.raises(ResourceError, match="would take more than 25 % of the 67 MB free"):
         opening.with_scratch(device, runner, tmp_path, asked=True)

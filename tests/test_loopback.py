@@ -68,6 +68,21 @@ def test_a_peer_that_dies_in_the_middle_fails_the_point_and_the_next_one_works(b
     assert sampled(backend, message("stream")).status == "ok"
 
 
+def test_after_any_fault_inside_a_transfer_the_connection_is_a_new_one(backend: CpuBackend) -> None:
+    prepared = loopback.prepare(message("stream", size=MIB))
+    link = prepared.handle.link
+
+    def full() -> None:
+        link.ask(b"S", MIB, 4)
+        raise MemoryError
+
+    prepared.handle._stream = lambda amount: full()
+    with pytest.raises(MemoryError):
+        prepared.handle.measure(4, 1)
+    assert link.socket.fileno() == -1 and loopback.kept(link.cpus) is not link
+    assert sampled(backend, message("stream")).status == "ok"
+
+
 def test_no_port_and_no_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         raise OSError(errno.EADDRNOTAVAIL, os.strerror(errno.EADDRNOTAVAIL))

@@ -216,6 +216,16 @@ def test_cache_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -
     assert jit.cache_folder() == Path.home() / ".cache" / "empirical-roofline"
 
 
+def test_without_a_home_code_is_compiled_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs under a number that no table of users has."""
+    for name in (jit.CACHE_VARIABLE, "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    assert not jit.cache_folder().exists() and jit.cache_folder().is_absolute()
+    ir = emit.loop_ir(KERNELS["copy"].shape, Form(5, 3), HOST, "fp64")
+    assert at(jit.address.__wrapped__(ir, HOST)) and not jit.cache_folder().exists()
+
+
 @pytest.mark.parametrize(
     ("triple", "features", "want"),
     [

@@ -15,7 +15,7 @@ from bench.links import numa
 from bench.planning.plan import plan
 from bench.profile.records import Point, Precision
 from tests.fake_device import FakeBackend
-from tests.test_host import Machine
+from tests.host_tree import Machine
 
 MIB = 1 << 20
 
@@ -103,5 +103,5 @@ def test_memory_that_cannot_be_bound_is_touched_where_it_shall_lie(monkeypatch: 
     with pytest.raises(DeviceError, match="no CPU to touch it first: a container needs"):
         numa.memory_on(MIB, 2, [])
     monkeypatch.setattr(numa, "placed", lambda *_: 0.5)
-    with pytest.raises(DeviceError, match="only 50% of the memory came to lie on node 0"):
+    with pytest.raises(DeviceError, match="only 50 % of the memory came to lie on node 0"):
         numa.memory_on(MIB, 0, cpus)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ import pytest
 
 from bench.backends.cpu import CpuBackend
 from bench.errors import DeviceError, ResourceError, VerificationError
-from bench.links import chunk_source, crew, pipeline, scratch, storage
+from bench.links import chunk_source, crew, loopback, pipeline, scratch, storage
 from bench.native import chunk
 from bench.planning import link_points
 from bench.planning.plan import plan
@@ -230,6 +231,48 @@ def test_a_worker_that_fails_does_not_leave_the_reader_waiting(backend: CpuBacke
     thread.join(10)
     assert len(caught) == 1, "the pass did not end"
     handle.close()
+
+
+def test_a_worker_that_fails_leaves_no_stale_bytes_in_the_connection(backend: CpuBackend) -> None:
+    """What was still being sent would be taken for the next pass, and by the next point for its answer."""
+    handle = backend.prepare(point(8, level="network")).handle
+    link, compute = handle.source.link, handle.crew._compute
+
+    def failing(number: int) -> None:
+        raise ZeroDivisionError
+
+    handle.crew._compute = failing
+    with pytest.raises(ZeroDivisionError):
+        handle._pipelined(2)
+    assert 0 < link.owed < MIB
+    message = Point("link", "loopback", "ping", Precision.of("fp64"), "network", "send", sizes={"bytes": KIB})
+    loopback.Messages(message, link, KIB).check()
+    handle.crew._compute = failing
+    with pytest.raises(ZeroDivisionError):
+        handle._pipelined(1)
+    handle.crew._compute = compute
+    handle.measure(1, 1)
+    assert link.owed == 0
+    handle.close()
+
+
+def test_after_a_fault_every_worker_has_answered() -> None:
+    made = object.__new__(crew.Crew)
+    made._hands = [crew.Hand(cpu) for cpu in [min(os.sched_getaffinity(0))] * 3]
+    made._blocks = [[np.zeros(1, np.int64) for _ in range(3)]]
+    ran: list[int] = []
+
+    def function(address: int) -> None:
+        ran.append(address)
+        if address != made._blocks[0][0].ctypes.data:
+            raise ZeroDivisionError
+
+    made._function = function  # type: ignore[assignment]
+    with pytest.raises(ZeroDivisionError):
+        made._compute(0)
+    assert len(ran) == 3 and all(hand._done.empty() for hand in made._hands)
+    for hand in made._hands:
+        hand.close()
 
 
 def test_with_one_buffer_nothing_overlaps(backend: CpuBackend) -> None:

@@ -97,6 +97,8 @@ def test_where_a_level_may_be_hidden_sets_reach_as_far_as_arrays() -> None:
     assert sizes.chase_sets(bare, FAKE.memory_bytes)[0]["DRAM"] == 128 * MIB
     assert sizes.beyond_caches(bare, 2, FAKE.memory_bytes) == 64 * MIB
     assert sizes.beyond_caches(FAKE, 1, FAKE.memory_bytes) == 64 * MIB
+    guest = replace(FAKE, facts={"virtual_machine": "kvm"})  # whose L3 may be a part of what there is
+    assert sizes.working_sets(guest, 1, FAKE.memory_bytes, 1.0, fine=False)[-1] == 128 * MIB
     gpu = replace(bare, facts={"unit": "SM"}, kind="cuda")
     grid = sizes.working_sets(gpu, 1, FAKE.memory_bytes, 1.0, fine=True)
     assert gpu.is_gpu and grid[-1] == 2 * MIB

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
@@ -28,6 +29,14 @@ def words(picture: Any) -> list[str]:
     axes = picture.axes[0]
     legend = [text.get_text() for text in axes.get_legend().get_texts()] if axes.get_legend() else []
     return [text.get_text() for text in (*picture.texts, *axes.texts)] + legend
+
+
+def test_a_home_that_cannot_be_written_is_no_news(caplog: pytest.LogCaptureFixture) -> None:
+    """The library warns of it by its own log, twice, also where a run was asked to be quiet."""
+    logging.getLogger("matplotlib").warning("created a temporary cache directory")
+    assert caplog.records == []
+    logging.getLogger("matplotlib").error("a broken font")
+    assert len(caplog.records) == 1
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bench import cli, compare, importers
+from bench import compare, importers
 from bench.errors import FileError, UsageError
 from bench.fitting import in_theory
 from bench.gpu.rates import bus_bytes_per_second
@@ -224,19 +224,6 @@ def test_another_tool_is_a_difference_and_an_unknown_device_has_no_share(two: tu
 
 
 Call = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str]) -> Call:
-    """Exit code and both streams of the command line in this process."""
-
-    def run(*words: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as stop:
-            cli.main([str(word) for word in words])
-        said = capsys.readouterr()
-        return int(stop.value.code or 0), said.out, said.err
-
-    return run
 
 
 def test_the_verb_compares_files_of_other_tools_and_nothing_with_ours(

@@ -16,10 +16,11 @@ from dataclasses import replace
 import pytest
 
 from bench import errors
+from bench.checkout import CHECKOUT
 from bench.planning.planned import Planned
 from bench.profile.encoding import loads, plain
 from bench.profile.records import Point, Precision
-from bench.running.child import CHECKOUT, WORKER, Child, Died, Silent, named_error
+from bench.running.child import WORKER, Child, Died, Silent, named_error
 from bench.running.runners import Children, InProcess
 from bench.running.worker import Worker, serve
 from tests.fake_device import FakeBackend
@@ -58,6 +59,15 @@ def wait_gone(pid: int) -> bool:
 def children() -> Iterator[Children]:
     runner = Children("fake", fake_command(copy="hang", scale="crash", add="verify", write="bug"))
     yield runner
+    runner.close(kill=True)
+
+
+def test_a_child_that_lists_no_loops_in_time_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = Children("slow", printing("""print('{"ready": true}', flush=True); time.sleep(60)"""))
+    runner.open(0)
+    monkeypatch.setattr("bench.running.runners.START_LIMIT", 1.0)
+    with pytest.raises(errors.DeviceError, match="slow cannot list its loops: no answer within 1 s"):
+        runner.variants("read", FP64, "DRAM", 2)
     runner.close(kill=True)
 
 
@@ -165,6 +175,28 @@ def test_a_round_of_processes_warms_each_of_them_up_once() -> None:
     names = [next(iter(request)) for request in requests]
     assert names == ["open", "warm_up", "measure"] * 3
     assert [r["process"] for r in requests if "open" in r] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("by_family", [True, False])
+def test_a_warm_up_that_fails_costs_a_gpu_its_points_and_not_the_run(by_family: bool) -> None:
+    code = (
+        "import json; from bench.running import worker; answers = worker.own_stdout()\n"
+        "for line in sys.stdin:\n"
+        "    reply = {'error': 3, 'message': 'no clock'} if 'warm_up' in line else {}\n"
+        "    answers.write(json.dumps(reply) + chr(10))"
+    )
+    runner = Children("cuda:0", printing(code), by_family=by_family)
+    runner.open(0)
+    try:
+        if not by_family:
+            with pytest.raises(errors.DeviceError, match="no clock"):
+                runner.warm_up(0.5)
+            return
+        runner.warm_up(0.5)
+        sample = runner.measure(family("fma"), 0, 1.0, 20)
+        assert (sample.status, sample.reason) == ("failed", "no clock")
+    finally:
+        runner.close(kill=True)
 
 
 def test_a_worker_imports_ahead_and_answers_what_nobody_waits_for() -> None:

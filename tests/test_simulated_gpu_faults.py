@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 from statistics import median
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ import pytest
 from bench.backends.simulated import SimulatedBackend
 from bench.gpu.crosscheck import AGREE, FAULT
 from bench.gpu.faults import ContextLost
+from bench.planning.planned import Planned
 from bench.profile.records import Point, Sample
 from bench.running import suite
+from bench.running.campaign import Campaign
 from bench.store import read_log, read_profile
 from tests.simulated_runs import FP32, code, file_of, grouped, run, said
 from tests.simulated_runs import one_version as one_version
@@ -164,6 +167,27 @@ def test_dying_takes_the_kernel_that_it_names_and_off_by_stretches_time() -> Non
     )
     seconds = [d.measure(d.prepare(read), 10**6, 1).seconds[0] for d in (sick, gpu())]
     assert seconds[0] == pytest.approx(2 * seconds[1])
+
+
+@pytest.mark.parametrize(("settle", "limit"), [(5.0, 16.5), (0.0, 11.5)])
+def test_what_is_begun_before_the_box_ends_has_the_time_that_it_takes(settle: float, limit: float) -> None:
+    """Ten seconds of load and more: ended after eleven, its process would count as one that hung."""
+    point = Point("fma", "fma", "8 chains b256", FP32, scope="device")
+    planned = Planned(point, 1, 0.02, 0.75, -1.0, 0.2, 5.5, 5, settle=settle, regime="sustained")
+    seen: list[float] = []
+
+    def measure(planned: Planned, order: int, scale: float, limit: float) -> Sample:
+        seen.append(limit)
+        return Sample(planned.point, 1, 1, order)
+
+    nothing = SimpleNamespace(point=lambda *_: None, append=lambda _: None, add=lambda *_: None)
+    nothing.learn = lambda *_: None
+    runner = SimpleNamespace(by_family=True, measure=measure)
+    rest = dict.fromkeys(("screen", "store", "ledger", "history"), nothing)
+    box, unit = SimpleNamespace(left=0.5), SimpleNamespace(unit="SM")
+    campaign: Any = SimpleNamespace(runner=runner, box=box, plan=unit, _calibrated=lambda p: p, **rest)
+    Campaign._measure(campaign, planned, 0, 1.0, 0)
+    assert seen == [limit]
 
 
 def test_a_run_that_was_interrupted_measures_what_it_would_have_measured(

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from bench import store
+from bench.checkout import CHECKOUT
 from bench.errors import FileError, ResourceError
 from bench.profile.records import SCHEMA_VERSION, Point, Precision, Repetitions, Sample
-from bench.running.child import CHECKOUT
 from bench.store import Store, read_log, read_profile, write_profile
 from tests.synthetic import synthetic_profile
 

@@ -1,59 +1,33 @@
-"""A whole run on fake devices: time box, rounds, resuming without loss, refusals, interruption."""
+"""A whole run on fake devices: time box, rounds, what is left out, what is refused, what is said."""
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 from bench import host
 from bench.backends import Prepared
-from bench.backends.simulation.truth import CATALOGUE
-from bench.errors import DeviceError, FileError, UsageError
-from bench.planning.planned import PRESETS, Planned
-from bench.profile.records import Point, Precision, Repetitions, Sample
+from bench.errors import DeviceError, UsageError
+from bench.planning.planned import PRESETS
+from bench.profile.records import Point
 from bench.running import suite
-from bench.running.campaign import GRACE, winners
-from bench.running.runners import Children, InProcess
-from bench.store import Log, Store, read_log, read_profile
+from bench.running.campaign import GRACE
+from bench.running.runners import Children
+from bench.store import read_log, read_profile
 from bench.workloads.zoo import ZOO
 from kernels import KERNELS
 from tests.fake_device import FAKE, FakeBackend
+from tests.fake_suite import keys, rounds_of, run, use
 
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
     """The fake device with its virtual clock behind every --device, measured in this process."""
     return use(monkeypatch, FakeBackend())
-
-
-def use(monkeypatch: pytest.MonkeyPatch, backend: FakeBackend) -> FakeBackend:
-    monkeypatch.setattr(
-        suite, "open_device", lambda device, blocker=True: (backend.device, InProcess(backend))
-    )
-    monkeypatch.setattr(suite, "_derive", lambda store: None)
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)  # these runs are thrown away
-    monkeypatch.setattr(suite.provenance, "source_hash", lambda *_: "0123456789ab")
-    return backend
-
-
-def run(tmp_path: Path, **options: Any) -> Log:
-    defaults = {"device": "fake", "results": tmp_path, "quiet": True, "workloads": False}
-    return read_log(suite.run(**{**defaults, **options}))
-
-
-def rounds_of(log: Log) -> dict[int, int]:
-    return dict(sorted(Counter(s.round for s in log.samples).items()))
-
-
-def keys(samples: list[Sample]) -> Counter[tuple[int, str, str]]:
-    return Counter((s.round, s.regime, s.point.key, s.visit) for s in samples)
 
 
 def test_a_standard_run_has_all_its_rounds_in_its_box(fake: FakeBackend, tmp_path: Path) -> None:
@@ -82,15 +56,6 @@ def test_every_round_is_shuffled_anew_and_burst_comes_first_on_a_cool_device(
     assert regimes[:2] == ["burst", "burst"] and set(regimes[2:]) == {"typical"}
     after = [c[0] for c in fake.calls[fake.calls.index(("begin_round", 2)) :]]
     assert after.index("warm_up") > after.index("measure"), "burst is measured before the warm-up"
-
-
-def test_the_pilots_winner_is_used_and_noted(fake: FakeBackend, tmp_path: Path) -> None:
-    log = run(tmp_path, preset="quick", families=["fma", "stream"])
-    noted = next(n["winners"] for n in log.notes if "winners" in n)
-    assert set(noted.values()) == {"second"}, "the fake's second variant is 10 % faster"
-    rounds = {s.point.variant for s in log.samples if s.round and s.status == "ok"}
-    assert rounds == {"second", "numba"}
-    assert {s.regime for s in log.samples if s.round == 0} == {"pilot"}
 
 
 def test_the_header_says_what_was_run(fake: FakeBackend, tmp_path: Path) -> None:
@@ -196,118 +161,6 @@ def test_extra_rounds_measure_only_what_is_wide(monkeypatch: pytest.MonkeyPatch,
     assert backend.now() <= 180
 
 
-def test_a_run_that_is_over_is_resumed_without_measuring(fake: FakeBackend, tmp_path: Path) -> None:
-    before = run(tmp_path, preset="quick", families=["fma"])
-    folder = next(tmp_path.glob("*/*"))
-    after = read_log(suite.run(resume=folder, quiet=True))
-    assert after.samples == before.samples
-
-
-def test_a_finished_run_is_not_measured_on(
-    fake: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run(tmp_path, preset="quick", families=["fma"])
-    folder = next(tmp_path.glob("*/*"))
-    monkeypatch.setattr(suite, "_measure", lambda *_: pytest.fail("it measured again"))
-    suite.run(resume=folder, quiet=False)
-    assert f"{folder} is finished" in capsys.readouterr().err
-
-
-def test_a_resumed_run_keeps_its_sizes_when_memory_has_become_scarce(
-    fake: FakeBackend, tmp_path: Path
-) -> None:
-    fake.available = 360 << 20
-    run(tmp_path, preset="quick", families=["stream"])
-    folder = next(tmp_path.glob("*/*"))
-    before = read_log(folder).samples
-    assert {s.point.sizes["bytes"] for s in before if s.point.kernel == "triad"} == {60 << 20}
-    fake.available = 8 << 30
-    assert read_log(suite.run(resume=folder, quiet=True)).samples == before
-
-
-class Interrupted(InProcess):
-    """Ctrl-C at the n-th point."""
-
-    def __init__(self, backend: FakeBackend, at: int) -> None:
-        super().__init__(backend)
-        self.at = at
-        self.killed = False
-
-    def measure(self, *arguments: Any) -> Sample:
-        self.at -= 1
-        if self.at == 0:
-            raise KeyboardInterrupt
-        return super().measure(*arguments)
-
-    def close(self, kill: bool = False) -> None:
-        self.killed = self.killed or kill
-
-
-@pytest.mark.parametrize("at", [1, 4, 9, 30])
-def test_ctrl_c_keeps_everything_and_says_how_to_go_on(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at: int
-) -> None:
-    use(monkeypatch, FakeBackend())
-    runner = Interrupted(FakeBackend(), at)
-    resumable = suite.open_device
-    monkeypatch.setattr(suite, "open_device", lambda device, blocker=True: (FAKE, runner))
-    with pytest.raises(
-        KeyboardInterrupt, match=rf"{at - 1} samples are kept .* python -m bench run --resume"
-    ):
-        run(tmp_path, preset="quick", families=["fma", "gemm"])
-    assert runner.killed
-    folder = next(tmp_path.glob("*/*"))
-    kept = read_log(folder).samples
-    monkeypatch.setattr(suite, "open_device", resumable)
-    log = read_log(suite.run(resume=folder, quiet=True))
-    assert log.samples[: len(kept)] == kept
-    assert max(keys(log.samples).values()) == 1
-    assert len([n for n in log.notes if "winners" in n]) == 1
-    rounds = PRESETS["quick"].rounds
-    assert list(rounds_of(log))[: rounds + 1] == list(range(rounds + 1)), (
-        "the round that was cut short is completed"
-    )
-    whole = [n for n in log.notes if n.get("event") == "end" and n["kind"] == "planned" and n["complete"]]
-    assert len(whole) == rounds
-
-
-def test_a_simulated_file_leaves_no_folder_and_is_not_needed_to_resume(tmp_path: Path) -> None:
-    truth = yaml.safe_load(CATALOGUE.read_text(encoding="utf-8"))["small-cpu"]
-    file = tmp_path / "private" / "mine.yaml"
-    file.parent.mkdir()
-    file.write_text(yaml.safe_dump(truth))
-    log = run(tmp_path / "r", device=f"sim:{file}", preset="quick", families=["fma"])
-    folder = next((tmp_path / "r").glob("*/*"))
-    assert log.header["plan"]["options"]["device"] == "sim:mine.yaml"
-    assert "private" not in (folder / "samples.jsonl").read_text(encoding="utf-8")
-    file.unlink()
-    kept = read_log(folder).samples
-    assert suite.run(resume=folder, quiet=True) == folder
-    assert read_log(folder).samples[: len(kept)] == kept
-
-
-def test_resuming_another_version_or_device_is_refused(
-    fake: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run(tmp_path, preset="quick", families=["fma"])
-    folder = next(tmp_path.glob("*/*"))
-    fake.device = replace(FAKE, identity={"device": "Other CPU", "threads": 2})
-    with pytest.raises(FileError, match=r"another device .device: Fake CPU, here Other CPU.: start"):
-        suite.run(resume=folder, quiet=True)
-    monkeypatch.setattr(suite.provenance, "source_hash", lambda *_: "ffffffffffff")
-    with pytest.raises(
-        FileError, match=r"another version of this tool .source 0123456789ab, now ffffffffffff"
-    ):
-        suite.run(resume=folder, quiet=True)
-    Store.open(folder).close()
-
-
-def test_a_header_without_options_cannot_be_resumed(fake: FakeBackend, tmp_path: Path) -> None:
-    Store.create(tmp_path / "old", {"schema_version": 1, "identity": {}}).close()
-    with pytest.raises(FileError, match="does not say how it was run"):
-        suite.run(resume=tmp_path / "old", quiet=True)
-
-
 def test_a_login_node_is_spared_unless_asked_for_by_name(
     fake: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -380,42 +233,3 @@ def test_the_host_is_measured_by_children_only() -> None:
     assert device.kind == "cpu" and isinstance(runner, Children) and runner.process == 0
     with pytest.raises(DeviceError, match="unknown device 'abacus'; valid: cpu, cuda:N, sim:NAME"):
         suite.open_device("abacus")
-
-
-@pytest.mark.parametrize(("ahead", "winner"), [(0.5, "first"), (1.015, "first"), (1.03, "second")])
-def test_the_guess_stands_unless_another_form_is_clearly_faster(ahead: float, winner: str) -> None:
-    from bench.planning.plan import plan
-
-    drafted = plan(FAKE, FakeBackend().variants, "quick", families=["fma"], precisions=["fp64"])
-    runner = InProcess(FakeBackend())
-    samples = [runner.measure(trial, n, 1.0, 100) for n, trial in enumerate(drafted.pilot)]
-    rates = {"first": 1.0, "second": ahead}
-    even = [
-        replace(s, flops=rates[s.point.variant] * 1e9, repetitions=Repetitions(seconds=(1.0,) * 5))
-        for s in samples
-    ]
-    assert winners(drafted.pilot, even) == {"fma/fp64": winner}
-
-
-def test_on_a_gpu_half_a_per_cent_is_clear() -> None:
-    point = Point("fma", "fma", "first", Precision.of("fp64"), scope="device")
-    trial = Planned(point, 0, 0.1, 0.5, 0.01, 0.1, 0.1, 3, tune="it")
-    for ahead, winner in ((1.004, "first"), (1.006, "second")):
-        trials = [trial, trial.with_variant("second")]
-        timed = [
-            Sample(t.point, 0, 1, n, flops=rate, repetitions=Repetitions(seconds=(1.0,) * 5))
-            for n, (t, rate) in enumerate(zip(trials, (1e9, ahead * 1e9), strict=True))
-        ]
-        assert winners(trials, timed) == {"it": winner}
-
-
-def test_winners_are_the_highest_medians_of_what_could_be_measured() -> None:
-    from bench.planning.plan import plan
-
-    drafted = plan(FAKE, FakeBackend().variants, "quick", families=["fma"])
-    runner = InProcess(FakeBackend(slow={"fma": 1.0}))
-    samples = [runner.measure(trial, n, 1.0, 100) for n, trial in enumerate(drafted.pilot)]
-    assert winners(drafted.pilot, samples) == {"fma/fp64": "second", "fma/fp32": "second"}
-    failed = [replace(s, status="failed") if s.point.variant == "second" else s for s in samples]
-    assert winners(drafted.pilot, failed) == {"fma/fp64": "first", "fma/fp32": "first"}
-    assert winners(drafted.pilot, []) == {}

@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
+from bench.checkout import CHECKOUT
 from bench.profile.records import Ceiling, Interval, Profile
 from bench.running import suite
-from bench.running.child import CHECKOUT
 from bench.store import read_profile
 from kernels.stream import SHAPES, hidden_streams
 from tests.truths import random_truth, write_truth

@@ -11,6 +11,9 @@ from bench.errors import DeviceError
 from bench.profile.records import Point, Precision, Repetitions
 from kernels.spec import Work
 
+UNBOUNDED = 1 << 40
+"""Most units of a repetition where nothing but time limits them: no repetition ever gets there."""
+
 
 @dataclass
 class Prepared:

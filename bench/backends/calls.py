@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from bench.backends import Prepared
+from bench.backends import UNBOUNDED, Prepared
 from bench.device import Device
 from bench.errors import DeviceError, VerificationError
 from bench.native import loops
@@ -23,7 +23,6 @@ from kernels.gemm import reference as gemm_reference
 from kernels.spec import Kernel, Work
 
 DTYPE: dict[str, Any] = {"fp64": np.float64, "fp32": np.float32}
-MOST = 1 << 40  # executions: no repetition ever gets there
 NAIVE_ITEMS = 1024  # x of the textbook loop: in L1, long enough for any vectoriser
 NAIVE_STEPS = 64
 SPIN_SECONDS = 0.03  # OpenBLAS: 2^26 cycles of waiting for more work before its threads sleep
@@ -106,7 +105,7 @@ def naive(point: Point, kernel: Kernel) -> Prepared:
         return kernel.work(x.itemsize, {"n": NAIVE_ITEMS * NAIVE_STEPS * amount}, point.level)
 
     call = HostTimed(lambda: body(x, m, NAIVE_STEPS), check)
-    return Prepared(point, work, 1, MOST, handle=call, clock_source="host")
+    return Prepared(point, work, 1, UNBOUNDED, handle=call, clock_source="host")
 
 
 def gemm(point: Point, kernel: Kernel) -> Prepared:
@@ -128,7 +127,7 @@ def gemm(point: Point, kernel: Kernel) -> Prepared:
         return kernel.work(item, point.sizes, point.level).times(amount)
 
     call = HostTimed(lambda: np.matmul(a, b, out=c), check, limits.restore_original_limits)
-    return Prepared(point, work, 1, MOST, 1, {"library": blas_name()}, call, "host")
+    return Prepared(point, work, 1, UNBOUNDED, 1, {"library": blas_name()}, call, "host")
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.backends import Prepared
+from bench.backends import UNBOUNDED, Prepared
 from bench.backends.machine import Machine, Warm
 from bench.errors import DeviceError, VerificationError
 from bench.native import emit, jit
@@ -22,7 +22,6 @@ from kernels import KERNELS
 from kernels.latency import LINE_BYTES
 from kernels.spec import ChaseShape, Work
 
-MOST = 1 << 40  # trips: no repetition ever gets there
 MOST_CHAINS = RESULT_BYTES // 8
 CHECKED_TRIPS = (1, 36)
 WALKING = 8  # chains that bring a set into the caches
@@ -154,7 +153,7 @@ def prepare(point: Point, machine: Machine) -> Prepared:
         "places_in": "registers" if chase.steps > 1 else "memory",
         "huge_pages": cycles[0].huge_pages,
     }
-    return Prepared(point, work, 1, MOST, facts=facts, handle=chase)
+    return Prepared(point, work, 1, UNBOUNDED, facts=facts, handle=chase)
 
 
 def chains_of(point: Point) -> int:

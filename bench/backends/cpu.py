@@ -12,8 +12,6 @@ from typing import Any
 
 from bench import host, links
 from bench.backends import Prepared, calls, chases, emitted
-from bench.backends.emitted import chain_counts as chain_counts
-from bench.backends.emitted import form_of as form_of
 from bench.backends.machine import Machine
 from bench.device import Device
 from bench.errors import DeviceError

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.backends import Prepared, calls
+from bench.backends import UNBOUNDED, Prepared, calls
 from bench.backends.machine import Machine
 from bench.errors import DeviceError
 from bench.native import emit, isa, jit, loops
@@ -76,7 +76,7 @@ class Loop:
         shape = self.kernel.shape
         if isinstance(shape, ChainShape):
             lanes = self.machine.isa.vector_bytes // item
-            n = loops.scalar_fmas(shape, self.form, lanes, threads, amount)
+            n = loops.scalar_fmas(self.form, lanes, threads, amount)
             return self.kernel.work(item, {"n": n}, level)
         blocks, passes = self._cut(amount)
         n = blocks * passes * self.window.unit // item * threads
@@ -125,7 +125,7 @@ def prepare(point: Point, machine: Machine) -> Prepared:
         point,
         lambda amount: loop.work(amount, point.level),
         1,
-        calls.MOST,
+        UNBOUNDED,
         facts=_facts(point, kernel, machine),
         handle=loop,
     )

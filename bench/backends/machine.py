@@ -41,7 +41,9 @@ class Machine:
         try:
             self.isa = isa.host()
         except RuntimeError as error:
-            raise DeviceError(f"the CPU backend cannot run here: {error}") from None
+            raise DeviceError(
+                f"the CPU cannot be measured here: {error}; try --device cuda:0 or sim:NAME"
+            ) from None
         self.team = Team(self.device.facts["cpus"], self.isa)
         self.arenas: dict[tuple[int, int], Arena] = {}
         self.cycles = Cycles(self.team, self.device.last_level_cache_bytes)

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.backends import Prepared
+from bench.backends import UNBOUNDED, Prepared
 from bench.backends.simulation import cost as price
 from bench.backends.simulation import links
 from bench.backends.simulation.board import Board, gpu_facts, gpu_identity
@@ -39,9 +39,6 @@ from bench.profile import roofline
 from bench.profile.encoding import plain
 from bench.profile.records import Point, Precision, Repetitions
 from kernels import KERNELS
-
-MOST = 1 << 40
-"""Units that a repetition may have: nothing is allocated, so nothing but the clock limits them."""
 
 
 class SimulatedBackend:
@@ -135,7 +132,7 @@ class SimulatedBackend:
         if point.family == "stream":
             facts["hidden_traffic"] = price.hidden_traffic(self.truth, KERNELS[point.kernel], point.store)
         self.board.loaded = 0.0
-        prepared = Prepared(point, cost.unit.times, 1, MOST, 1, facts | self.board.facts, cost)
+        prepared = Prepared(point, cost.unit.times, 1, UNBOUNDED, 1, facts | self.board.facts, cost)
         for defect in self.defects:
             prepared = defect.prepare(prepared, cost.allocated)
         return prepared

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from bench import whole_files
 from bench.errors import FileError, UsageError
 from bench.profile.records import Profile
 
@@ -17,10 +18,17 @@ FORMATS = {"csv": ".csv", "json": ".json", "parquet": ".parquet", "prometheus": 
 
 
 def export(profile: Profile, name: str, path: Path, allow_simulated: bool = False) -> None:
-    """Write `profile` to `path` in format `name`; UsageError lists the formats there are."""
+    """Write `profile` to `path` in format `name`; UsageError lists the formats there are.
+
+    Invented numbers stay out of other tools: UsageError for a simulated profile unless allowed.
+    """
     ending(name)
-    refuse_simulated(profile, allow_simulated)
-    importlib.import_module(f"{__name__}.{name}").export(profile, path, allow_simulated)
+    if profile.simulated and not allow_simulated:
+        raise UsageError(
+            "this profile is SIMULATED and would pass for a measurement in another tool; "
+            "--allow-simulated exports it all the same, marked as simulated"
+        )
+    importlib.import_module(f"{__name__}.{name}").export(profile, path)
 
 
 def ending(name: str) -> str:
@@ -30,41 +38,21 @@ def ending(name: str) -> str:
     return FORMATS[name]
 
 
-def refuse_simulated(profile: Profile, allowed: bool) -> None:
-    """Keep invented numbers out of other tools: UsageError for a simulated profile unless allowed."""
-    if profile.simulated and not allowed:
-        raise UsageError(
-            "this profile is SIMULATED and would pass for a measurement in another tool; "
-            "--allow-simulated exports it all the same, marked as simulated"
-        )
-
-
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file that takes the place of `path` in one step, and only if the block ends well.
 
-    The unfinished file does not end like `path`, so that no collector picks it up. What is no
-    file (/dev/stdout, a pipe) is written to: nothing may take its place. Behind a link the file
-    that it names is replaced, the link stays.
+    What is no file (/dev/stdout, a pipe) is written to: nothing may take its place.
     """
     _check_place(path)
     if is_stream(path):
         with path.open("wb") as stream:
             yield stream
         return
-    named, path = path, path.resolve()
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with unfinished.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    except OSError as error:  # in the words of who named `path`, who knows of no other file
-        raise OSError(error.errno, error.strerror or str(error), str(named)) from None
-    finally:
-        with suppress(OSError):
-            unfinished.unlink(missing_ok=True)
+    with whole_files.replacing(path) as beside, beside.open("wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
 
 
 SYSTEM = ("dev", "proc")

@@ -7,14 +7,13 @@ import io
 from pathlib import Path
 from typing import Any
 
-from bench.exporters import refuse_simulated, replacing
+from bench.exporters import replacing
 from bench.exporters.longtable import COLUMNS, rows
 from bench.profile.records import Profile
 
 
-def export(profile: Profile, path: Path, allow_simulated: bool = False) -> None:
-    """Write one header line and one line a row (RFC 4180, UTF-8); UsageError if simulated."""
-    refuse_simulated(profile, allow_simulated)
+def export(profile: Profile, path: Path) -> None:
+    """Write one header line and one line a row (RFC 4180, UTF-8)."""
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, fieldnames=list(COLUMNS), lineterminator="\r\n")
     writer.writeheader()

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bench.exporters import refuse_simulated, replacing
+from bench.exporters import replacing
 from bench.exporters.longtable import COLUMNS, COUNT, NUMBER, TEXT, TRUTH, rows
 from bench.profile.records import Profile
 
 
-def export(profile: Profile, path: Path, allow_simulated: bool = False) -> None:
+def export(profile: Profile, path: Path) -> None:
     """Write typed nullable columns; the file's metadata says schema version and simulated."""
     import pyarrow
     import pyarrow.parquet
 
-    refuse_simulated(profile, allow_simulated)
     kinds = {
         TEXT: pyarrow.string(),
         NUMBER: pyarrow.float64(),

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from bench.exporters import refuse_simulated, replacing
+from bench.exporters import replacing
 from bench.profile.records import Ceiling, Curve, Profile
 from bench.report import roofs
 from bench.report.heading import device_name
@@ -46,9 +46,8 @@ NAMES = {
 """Gauge of each quantity; the end of the interval goes before the unit."""
 
 
-def export(profile: Profile, path: Path, allow_simulated: bool = False) -> None:
-    """Write text exposition format 0.0.4: base units, no time stamps; UsageError if simulated."""
-    refuse_simulated(profile, allow_simulated)
+def export(profile: Profile, path: Path) -> None:
+    """Write text exposition format 0.0.4: base units, no time stamps."""
     text = "".join(_family(name, series) for name, series in _families(profile).items() if series)
     with replacing(path) as file:
         file.write(text.encode("utf-8"))

@@ -79,6 +79,7 @@ def _facts(
         "isa": sorted(flags & _ISA),
         "governor": state.governor(root, cpus),
         "max_clock_hz": state.max_clock_hz(root, cpus),
+        "least_max_clock_hz": state.least_max_clock_hz(root, cpus),
         "nominal_clock_hz": processor.nominal_clock(root, cpus[0]),
         "huge_pages": _bracketed(tree.text(root, "sys/kernel/mm/transparent_hugepage/enabled")),
         "cpu_quota": limit.cpu_quota,

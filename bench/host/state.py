@@ -76,8 +76,17 @@ def clock_hz(root: Path, cpus: tuple[int, ...]) -> float | None:
 
 def max_clock_hz(root: Path, cpus: tuple[int, ...]) -> float | None:
     """Highest clock that the system allows any of our CPUs, in Hz."""
+    return max(_allowed_hz(root, cpus), default=None)
+
+
+def least_max_clock_hz(root: Path, cpus: tuple[int, ...]) -> float | None:
+    """Highest clock of those of our CPUs whose highest is least, in Hz: the small cores of a hybrid part."""
+    return min(_allowed_hz(root, cpus), default=None)
+
+
+def _allowed_hz(root: Path, cpus: tuple[int, ...]) -> list[float]:
     kilohertz = [tree.integer(root, f"{_CPU}/cpu{cpu}/cpufreq/cpuinfo_max_freq") for cpu in cpus]
-    return max((k * 1e3 for k in kilohertz if k), default=None)
+    return [k * 1e3 for k in kilohertz if k]
 
 
 def turbo(root: Path) -> bool | None:
@@ -161,9 +170,10 @@ def _passing(now: Mapping[str, Any]) -> list[str]:
     said = []
     if busy := now.get("busy_processes"):
         plural = "es" if busy > 1 else ""
-        said.append(f"{busy} other process{plural} above {BUSY_SHARE:.0%} of a CPU: close what can be closed")
+        above = f"above {100 * BUSY_SHARE:.0f} % of a CPU"
+        said.append(f"{busy} other process{plural} {above}: close what can be closed")
     if (share := now.get("steal_share") or 0.0) > 0.02:
-        said.append(f"the hypervisor gave {share:.0%} of the CPU time to others")
+        said.append(f"the hypervisor gave {100 * share:.0f} % of the CPU time to others")
     if now.get("governor") in ("powersave", "conservative", "ondemand"):
         said.append(
             f"the clock governor is {now['governor']}: clocks rise late (locked ones would need performance)"

@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 from bench.errors import DeviceError
 from bench.links import loopback, scratch, storage
-from bench.links.peer import receive
 
 LEVELS = ("storage", "page cache", "network")
 
@@ -66,12 +65,13 @@ class Stream:
         """See Source: it begins to send."""
         with self.link.guarded():
             self.link.ask(b"G", self.size // chunks, chunks)
+            self.link.owed = self.size // chunks * chunks
         return 0
 
     def read(self, memory: memoryview, offset: int) -> None:
         """See Source."""
         with self.link.guarded():
-            receive(self.link.socket, memory)
+            self.link.take(memory)
 
     def total(self, start: int) -> float:
         """See Source."""

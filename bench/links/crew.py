@@ -179,10 +179,12 @@ class Crew:
         mine, *others = self._blocks[number]
         for hand, args in zip(self._hands[1:], others, strict=True):
             hand.begin(lambda args=args: self._function(args.ctypes.data))  # type: ignore[misc]
-        self._function(mine.ctypes.data)
-        for hand in self._hands[1:]:
-            if fault := hand.wait():
-                raise fault
+        try:
+            self._function(mine.ctypes.data)
+        finally:  # all of them: an answer left behind would end the wait of a later pass
+            faults = [fault for hand in self._hands[1:] if (fault := hand.wait())]
+        if faults:
+            raise faults[0]
 
     @staticmethod
     def _timed(*jobs: tuple[Hand, Callable[[], None]]) -> float:

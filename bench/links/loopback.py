@@ -21,9 +21,9 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from bench import checkout
 from bench.backends import Prepared
 from bench.errors import DeviceError, VerificationError
 from bench.links.peer import HEADER, HOST, exchange, receive, tune
@@ -32,21 +32,23 @@ from kernels.link import LOOPBACK, crossing
 
 VARIANTS = ("ping", "stream")
 MOST_BYTES, MOST_MESSAGES = 256 << 20, 1 << 24
-CHECKED = 64 << 20
+CHECKED, PASSED_OVER = 64 << 20, 1 << 20
 START_SECONDS, LOOK_SECONDS = 10.0, 0.1
 """In which the other process must have connected; between two looks at whether it still lives."""
 
 SILENCE_SECONDS = 15
 """Without a byte after which the other end counts as dead; the watchdog above waits longer."""
 
-CHECKOUT = Path(__file__).resolve().parents[2]
-
 
 class Link:
-    """A connection to a process of our own; `with link.guarded()` turns its death into one sentence."""
+    """A connection to a process of our own; `with link.guarded()` turns its death into one sentence.
+
+    owed: bytes that were asked for and that nobody has read yet; the next request passes over them
+    """
 
     def __init__(self, cpus: tuple[int, ...]) -> None:
         self.cpus = cpus
+        self.owed = 0
         self._process: subprocess.Popen[bytes] | None = None
         try:
             self.listener = socket.create_server((HOST, 0), backlog=1)
@@ -60,13 +62,12 @@ class Link:
 
     def _connected(self, port: int) -> socket.socket:
         words = [sys.executable, "-m", "bench.links.peer", str(os.getpid()), str(port)]
-        paths = os.pathsep.join([str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])])
         self._process = subprocess.Popen(
             [*words, str(self.cpus[1])] if len(self.cpus) > 1 else words,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": paths},
+            env=checkout.environment(),
             start_new_session=True,
         )
         link = self._accepted(self._process)
@@ -100,12 +101,19 @@ class Link:
         return None
 
     def ask(self, operation: bytes, size: int, count: int = 1) -> None:
-        """Send a request's header."""
+        """Send a request's header, after what a pass that broke off has left in the connection."""
+        while self.owed:
+            self.take(memoryview(bytearray(min(self.owed, PASSED_OVER))))
         self.socket.sendall(HEADER.pack(operation, size, count))
+
+    def take(self, memory: memoryview) -> None:
+        """Fill `memory` with bytes that are owed."""
+        receive(self.socket, memory)
+        self.owed -= len(memory)
 
     @contextmanager
     def guarded(self) -> Iterator[None]:
-        """DeviceError when the connection breaks or falls silent; it is given up then."""
+        """DeviceError when the connection breaks or falls silent; after any fault it is given up."""
         try:
             yield
         except OSError as error:
@@ -115,6 +123,9 @@ class Link:
                 f"the second process of the loopback link was lost in the middle of a transfer ({how}; "
                 f"{error.strerror or error}): run again, with more memory free if the system ended it"
             ) from None
+        except BaseException:
+            self.close()  # in the middle of a request: nobody knows what of it is still to come
+            raise
 
     def _ended(self) -> str:
         """How the other process is."""

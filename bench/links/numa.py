@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.backends import Prepared
+from bench.backends import UNBOUNDED, Prepared
 from bench.errors import DeviceError
 from bench.host import tree
 from bench.native import emit, jit, loops
@@ -105,11 +105,11 @@ def memory_on(size: int, node: int, cpus: list[int]) -> tuple[Region, str]:
     share = placed(region.address, node)
     if share is not None and share < PLACED:
         raise DeviceError(
-            f"only {share:.0%} of the memory came to lie on node {node}: it has too little free, or the "
-            "system forbids its use (cpuset)"
+            f"only {100 * share:.0f} % of the memory came to lie on node {node}: it has too little free, or "
+            "the system forbids its use (cpuset)"
         )
     how = f"first touch ({reason})" if reason else "bound"
-    return region, how if share is None else f"{how}, {share:.0%} there"
+    return region, how if share is None else f"{how}, {100 * share:.0f} % there"
 
 
 @dataclass
@@ -171,4 +171,4 @@ def prepare(point: Point, facts: Mapping[str, Any], isa: Isa) -> Prepared:
     bare = not nodes.get(str(memory))
     said: dict[str, Any] = {"memory_node": memory, "thread_node": threads, "placed": how, "cpus": cpus}
     said["memory_node_has_cpus"] = not bare
-    return Prepared(point, work, 1, 1 << 40, facts=said, handle=reader)
+    return Prepared(point, work, 1, UNBOUNDED, facts=said, handle=reader)

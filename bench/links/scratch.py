@@ -88,7 +88,7 @@ def room(place: Path, wanted: int) -> None:
         raise ResourceError(_refused(place, error)) from None
     if wanted > SPACE_SHARE * free:
         raise ResourceError(
-            f"a scratch file of {wanted / 1e6:.0f} MB would take more than {SPACE_SHARE:.0%} of the "
+            f"a scratch file of {wanted / 1e6:.0f} MB would take more than {100 * SPACE_SHARE:.0f} % of the "
             f"{free / 1e6:.0f} MB free on its filesystem: free some, or {REMEDY}"
         )
 

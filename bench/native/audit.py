@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from bench.native.dependence import chains
+from bench.native.dependence import Instruction, chains
 from bench.native.emit import CHAIN_UNROLL, Form, chase_steps
 from bench.native.isa import Isa
 from kernels.latency import LINE_BYTES
@@ -27,9 +27,6 @@ X86_BITS = re.compile(r"v?p?(?:xor|andn?|or|ternlog)(?:p[sd]|[dq])?$")
 ARM_ARITHMETIC = {"fmla": "fma", "fmul": "multiply", "fadd": "add"}
 ARM_MEMORY = {"ldr": "load", "ldur": "load", "ldp": "load", "ldnp": "load"}
 ARM_MEMORY |= {"str": "store", "stur": "store", "stp": "store", "stnp": "nontemporal"}
-
-
-Instruction = tuple[str, str]  # mnemonic, operands
 
 
 def parse(text: str) -> tuple[list[Instruction], dict[str, int]]:

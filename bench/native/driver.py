@@ -10,7 +10,6 @@ is native. Every thread of the team calls `drive(job)` on its own job block of i
     OFFSETS            byte offset of each repetition (abi.OFFSET of the argument block)
     NAP                ns to sleep before each repetition (0: never): a thread that slept gets a
                        full time slice, so that on a busy machine a repetition is rarely cut
-    REST               ns to sleep once, before the first repetition
     CLOCK, USAGE, SLEEP  addresses of clock_gettime, getrusage and nanosleep
 """
 
@@ -22,17 +21,17 @@ from typing import Any
 from llvmlite import ir
 
 from bench.native import abi, fork_join
+from bench.native.emitter import I32, I64, PTR
+from bench.native.fork_join import VOID
 from bench.native.isa import Isa
 
 FUNCTION, ARGS, WARM, WARM_ARGS, BARRIER, THREADS = range(6)
-REPETITIONS, ROWS, OFFSETS, NAP, REST, CLOCK, USAGE, SLEEP = range(6, 14)
+REPETITIONS, ROWS, OFFSETS, NAP, CLOCK, USAGE, SLEEP = range(6, 13)
 JOB = 16  # words in a job block
 
 CLOCK_MONOTONIC, CLOCK_THREAD_CPUTIME, RUSAGE_THREAD = 1, 3, 1
 SWITCHES_WORD = 17  # ru_nivcsw: 2 timevals and 13 longs precede it in struct rusage of 64-bit Linux
 USAGE_WORDS = 18
-
-I64, I32, PTR, VOID = ir.IntType(64), ir.IntType(32), ir.PointerType(), ir.VoidType()
 
 
 def libc_addresses() -> dict[int, int]:
@@ -77,9 +76,9 @@ class _Driver:
         self.call(USAGE, I32, ir.Constant(I32, RUSAGE_THREAD), self.usage)
         return self.b.load(self.slot(self.usage, SWITCHES_WORD), typ=I64)
 
-    def sleep(self, word: int) -> None:
-        """Sleep for the ns in a job word, if any."""
-        b, nap = self.b, self.job(word)
+    def nap(self) -> None:
+        """Sleep for NAP ns, if any."""
+        b, nap = self.b, self.job(NAP)
         with b.if_then(b.icmp_signed(">", nap, ir.Constant(I64, 0))):
             b.store(ir.Constant(I64, 0), self.slot(self.time, 0))
             b.store(nap, self.slot(self.time, 1))
@@ -94,7 +93,7 @@ class _Driver:
         b = self.b
         offset = b.load(self.slot(self.job(OFFSETS, PTR), r), typ=I64)
         b.store(offset, self.slot(self.job(ARGS, PTR), abi.OFFSET))
-        self.sleep(NAP)
+        self.nap()
         zero = ir.Constant(I64, 0)
         rested = b.or_(b.icmp_signed("==", r, zero), b.icmp_signed(">", self.job(NAP), zero))
         with b.if_then(rested):  # back to back, the clock is up already
@@ -116,7 +115,6 @@ def driver_ir(isa: Isa) -> str:
     """LLVM IR text of `void drive(int64 *job)`."""
     d = _Driver(isa)
     b, zero = d.b, ir.Constant(I64, 0)
-    d.sleep(REST)
     before, body, done = b.block, b.append_basic_block("repetition"), b.append_basic_block("done")
     b.cbranch(b.icmp_signed(">", d.job(REPETITIONS), zero), body, done)
     b.position_at_end(body)

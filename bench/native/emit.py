@@ -14,9 +14,7 @@ from functools import cache
 from llvmlite import ir
 
 from bench.native import abi
-from bench.native.emitter import I64 as I64
-from bench.native.emitter import PTR as PTR
-from bench.native.emitter import Emitter, Value
+from bench.native.emitter import PTR, Emitter, Value
 from bench.native.emitter import Form as Form
 from bench.native.isa import Isa
 from kernels.latency import LINE_BYTES

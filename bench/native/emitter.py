@@ -1,4 +1,4 @@
-"""One loop function under construction: its arguments, its counted loops, its vector arithmetic."""
+"""The layout of a loop, and what its code is emitted with: arguments, counted loops, vector arithmetic."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ class Emitter:
     def bases(self, names: Sequence[str], streams: int) -> dict[str, list[Value]]:
         """First address of every sub-stream of every named array, this repetition's offset added."""
         words = {"a": abi.A, "b": abi.B, "c": abi.C}
-        part = self.builder.sdiv(self.word(abi.SPAN), ir.Constant(I64, streams))
+        part = self.part(streams)
         found: dict[str, list[Value]] = {}
         for name in dict.fromkeys(names):
             base = self.at(self.word(words[name], PTR), self.word(abi.OFFSET))

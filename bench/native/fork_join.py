@@ -17,7 +17,7 @@ from typing import Any
 from llvmlite import ir
 
 from bench.native import abi
-from bench.native.emit import I64, PTR
+from bench.native.emitter import I64, PTR
 from bench.native.isa import Isa
 
 VOID, PAUSE = ir.VoidType(), "llvm.x86.sse2.pause"

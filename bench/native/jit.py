@@ -10,7 +10,9 @@ from typing import Any
 
 from llvmlite import binding as llvm
 
+from bench.checkout import CHECKOUT
 from bench.native.isa import Isa
+from bench.whole_files import replacing
 
 CACHE_VARIABLE = "ROOFLINE_CACHE_DIR"
 _kept: list[Any] = []  # linked libraries stay mapped as long as the process lives
@@ -23,18 +25,21 @@ def _targets() -> None:
 
 
 def cache_folder() -> Path:
-    """Where compiled objects are kept: $ROOFLINE_CACHE_DIR, else under $XDG_CACHE_HOME or ~/.cache."""
+    """Where compiled objects are kept: $ROOFLINE_CACHE_DIR, else under $XDG_CACHE_HOME or ~/.cache.
+
+    A user without a name and a home (a container under any number) has none: nothing can be made below it.
+    """
     named = os.environ.get(CACHE_VARIABLE)
     if named:
         return Path(named)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "empirical-roofline"
+    home = os.path.expanduser("~")
+    usual = os.path.join(home, ".cache") if home != "~" else os.devnull
+    return Path(os.environ.get("XDG_CACHE_HOME") or usual, "empirical-roofline")
 
 
 def numba_folder() -> str:
     """Numba's cache, apart for each state of our bodies: Numba itself looks at a function's own file only."""
-    root = Path(__file__).resolve().parents[2]
-    files = sorted([*root.glob("kernels/*.py"), *root.glob("bench/workloads/*.py")])
+    files = sorted([*CHECKOUT.glob("kernels/*.py"), *CHECKOUT.glob("bench/workloads/*.py")])
     text = b"".join(path.read_bytes() for path in files)
     return str(cache_folder() / f"numba-{hashlib.sha256(text).hexdigest()[:12]}")
 
@@ -80,9 +85,8 @@ def _keep(path: Path, data: bytes) -> None:
     """Write for the next process; a cache that cannot be written only costs time."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}")
-        partial.write_bytes(data)
-        partial.replace(path)
+        with replacing(path) as beside:
+            beside.write_bytes(data)
     except OSError:
         return
 

@@ -15,7 +15,7 @@ from bench.native.isa import Isa
 from bench.native.memory import Region
 from bench.profile.records import Repetitions
 from kernels.mix import BLOCK_VECTORS
-from kernels.spec import ChainShape, MixShape, Shape
+from kernels.spec import MixShape, Shape
 
 WARM_SECONDS = 1.2e-3
 """Chain after a pause: longer than the clock's ramp leaves visible."""
@@ -78,7 +78,7 @@ def repetitions(rows: Any) -> Repetitions:
     )
 
 
-def scalar_fmas(shape: ChainShape, form: Form, lanes: int, threads: int, amount: int) -> int:
+def scalar_fmas(form: Form, lanes: int, threads: int, amount: int) -> int:
     """Scalar FMAs of `amount` iterations on all threads: chains x lanes x unrolled steps."""
     return amount * CHAIN_UNROLL * form.chains * lanes * threads
 

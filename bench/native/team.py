@@ -68,12 +68,12 @@ class Team:
         warm: tuple[int, Sequence[Any]],
         offsets: Any,
         nap_ns: int = 0,
-        rest_ns: int = 0,
     ) -> Any:
         """Time `function` on every thread, once per entry of `offsets`.
 
         blocks: an int64 argument block per thread (the first len(blocks) threads take part)
         warm: the warm-up function and its block per thread;  offsets: int64, byte, [repetition]
+        nap_ns: how long each thread sleeps before each repetition, 0: not at all
         Returns int64 rows [thread, repetition, abi.ROW], times in ns.
         """
         threads, repetitions = len(blocks), len(offsets)
@@ -83,7 +83,7 @@ class Team:
         for t in range(threads):
             self._fill(jobs[t], function, blocks[t], warm[0], warm[1][t], offsets, rows[t])
         jobs[:, driver.THREADS] = threads
-        jobs[:, driver.NAP], jobs[:, driver.REST] = nap_ns, rest_ns
+        jobs[:, driver.NAP] = nap_ns
 
         def drive(index: int) -> None:
             if index < threads:

@@ -14,8 +14,9 @@ from bench.planning import gpu_link_points, gpu_memory_points
 from bench.planning.gpu_budget import BUDGETS, SWEEP, Budget, Shape
 from bench.planning.planned import Planned
 from bench.planning.points import CAP_CURVE, MIX, STREAMS, Draft
-from bench.planning.sizes import MIB, printed
+from bench.planning.sizes import MIB
 from bench.profile.records import Point, Precision
+from bench.report.units import capacity, percent
 from kernels import CUDA
 from kernels.mix import cuda_points
 from kernels.spec import ITEM_BYTES
@@ -128,9 +129,9 @@ def array_bytes(draft: Draft, wanted: float = 0.0) -> tuple[int, float]:
     most = ARRAY_SHARE * draft.memory
     if least > most:
         raise ResourceError(
-            f"DRAM arrays must be {CACHE_FACTOR}x the {printed(least / CACHE_FACTOR)} L2 cache, "
-            f"{printed(least)} each, but only {printed(most)} ({ARRAY_SHARE:.0%} of the free memory) may be "
-            "used; free memory, or measure the rest with --families fma,gemm,tensor"
+            f"DRAM arrays must be {CACHE_FACTOR}x the {capacity(least / CACHE_FACTOR)} L2 cache, "
+            f"{capacity(least)} each, but only {capacity(most)} ({percent(ARRAY_SHARE)} of the free memory) "
+            "may be used; free memory, or measure the rest with --families fma,gemm,tensor"
         )
     least = math.ceil(least / MIB) * MIB
     return math.floor(min(max(WANTED_ARRAY, wanted, least), most) / MIB) * MIB, least

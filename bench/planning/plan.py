@@ -34,20 +34,8 @@ FAMILIES = (
     "workload",
 )
 
-ON_CPU = (
-    "fma",
-    "stream",
-    "mix",
-    "gemm",
-    "cache",
-    "latency",
-    "scaling",
-    "launch",
-    "link",
-    "overlap",
-    "workload",
-)
-"""What a CPU has of them."""
+ON_CPU = tuple(family for family in FAMILIES if family not in ("tensor", "collective"))
+"""What a CPU has of them: no matrix units, and nothing to combine."""
 
 WRITERS: dict[str, Callable[[Draft], None]] = {
     "stream": points.streams,

@@ -6,6 +6,8 @@ import math
 
 from bench.device import Cache, Device
 from bench.errors import ResourceError
+from bench.report.units import capacity as printed
+from bench.report.units import percent
 
 KIB, MIB = 1 << 10, 1 << 20
 LEAST_ARRAY = 128 * MIB
@@ -17,8 +19,8 @@ MEMORY_SHARE = 0.5
 
 USUAL_LEVELS = 3
 """Cache levels that a host has as a rule. Where fewer are reported a further one may be hidden (the system
-cache of Arm servers, an L3 that a virtual machine does not show), and what is to lie in DRAM takes the least
-size of a DRAM array."""
+cache of Arm servers, an L3 that a virtual machine does not show), and a virtual machine may be told of a
+smaller one than its host has: there what is to lie in DRAM takes the least size of a DRAM array."""
 
 SMALLEST_SET = 4 * KIB
 
@@ -32,15 +34,6 @@ PLATEAU_RATIO = 4.0
 """Capacities of neighbouring levels closer than this leave no size that is surely in the upper one."""
 
 
-def printed(count: float) -> str:
-    """Bytes for a message: powers of 1024, since caches and memories come in those."""
-    for unit in ("byte", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.3g} {unit}"
-        count /= 1024
-    return f"{count:.3g} GiB"
-
-
 def array_bytes(device: Device, arrays: int, memory: float) -> int:
     """Bytes of each of `arrays` DRAM arrays; ResourceError when `memory` byte cannot hold them."""
     cache = device.last_level_cache_bytes
@@ -49,7 +42,7 @@ def array_bytes(device: Device, arrays: int, memory: float) -> int:
     if needed > share or share < MIB:
         raise ResourceError(
             f"DRAM arrays must exceed the {printed(cache)} last-level cache: {arrays} x "
-            f"{printed(needed or MIB)}, but only {printed(share * arrays)} ({MEMORY_SHARE:.0%} of the "
+            f"{printed(needed or MIB)}, but only {printed(share * arrays)} ({percent(MEMORY_SHARE)} of the "
             "available memory) may be used; free memory, or measure the rest with --families fma,cache,gemm"
         )
     wanted = max(needed, min(LEAST_ARRAY, share))
@@ -134,7 +127,8 @@ def beyond_caches(device: Device, threads: int, memory: float) -> int:
 def _beyond(device: Device, threads: int) -> float:
     """Bytes a thread that surely exceed its caches, were there memory for them."""
     last = max((capacity(cache, threads) for cache in device.caches), default=0.0)
-    may_hide = not device.is_gpu and len(device.caches) < USUAL_LEVELS
+    told_little = len(device.caches) < USUAL_LEVELS or bool(device.facts.get("virtual_machine"))
+    may_hide = not device.is_gpu and told_little
     return max(TOGETHER * last or LEAST_ARRAY, LEAST_ARRAY / threads if may_hide else 0.0)
 
 
@@ -161,13 +155,17 @@ def working_sets(
     return sorted(s for s in sizes if s <= top)
 
 
-def fma_counts(item_bytes: int, write_back: bool, dense: bool, top: float = 512.0) -> list[int]:
-    """Vector FMAs per block of 12 vectors, from 1 to at least `top` FLOP/byte.
+TOP_INTENSITY = 512.0
+"""FLOP/byte that an intensity sweep reaches at least."""
+
+
+def fma_counts(item_bytes: int, write_back: bool, dense: bool) -> list[int]:
+    """Vector FMAs per block of 12 vectors, from 1 to at least the top intensity.
 
     intensity = F / (6 item bytes) read-only, F / (12 item bytes) in place; F < 12 or a multiple of 12
     """
     rounds = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64] if dense else [1, 3, 8, 24, 64]
-    last = math.ceil(top * item_bytes * (12 if write_back else 6) / 12)
+    last = math.ceil(TOP_INTENSITY * item_bytes * (12 if write_back else 6) / 12)
     while rounds[-1] < last:
         rounds.append(rounds[-1] * (2 if dense else 4))
     low = [1, 2, 3, 6] if dense else [1, 3, 6]

@@ -12,11 +12,12 @@ from bench.fitting.intervals import MIN_ROUNDS, clean_rates, interval, quantile
 from bench.fitting.pooled import work
 from bench.planning.planned import Plan, Planned
 from bench.planning.timebox import Allotment, Ledger, TimeBox, allot
-from bench.profile.records import WHOLE, Point, Sample
-from bench.running.history import History, key_of, shuffled
-from bench.running.progress import Screen, counted, duration
+from bench.profile.records import WHOLE, Sample
+from bench.report.units import counted, si
+from bench.running.history import History, shuffled
+from bench.running.progress import Screen, duration, named
 from bench.running.runners import Runner
-from bench.store import Store
+from bench.store import Store, key_of
 
 FINISHED = "finished"
 """Text of the last note of a run that came to its end by itself."""
@@ -64,13 +65,6 @@ def winners(trials: Iterable[Planned], samples: Iterable[Sample]) -> dict[str, s
         if value is not None and value > clearly * best.get(trial.tune, (0.0, ""))[0]:
             best[trial.tune] = (value, trial.point.variant)
     return {tune: variant for tune, (_, variant) in best.items()}
-
-
-def named(point: Point, unit: str = "thread") -> str:
-    """A point for the progress line; `unit` is what its threads are."""
-    size = ", ".join(f"{k} {v}" for k, v in point.sizes.items() if k != "plateau")
-    threads = counted(point.threads, unit)
-    return " ".join(filter(None, (point.kernel, point.precision.label, point.level, size, threads)))
 
 
 @dataclass
@@ -151,8 +145,6 @@ class Campaign:
 
     def _show_headlines(self) -> None:
         """The first pi and beta, as soon as there are any."""
-        from bench.report.units import si
-
         for kernel, what in HEADLINES:
             found = [s for s in self.store.samples if s.point.kernel == kernel and s.point.scope in WHOLE]
             for precision in dict.fromkeys(s.point.precision.label for s in found):
@@ -247,7 +239,7 @@ class Campaign:
         self.screen.point(named(planned.point, self.plan.unit), done, self.box.left)
         touching = 3 * planned.point.sizes.get("bytes", 0) / TOUCHED_PER_SECOND
         limit = PATIENCE + 20 * planned.budget + (0.0 if self.runner.by_family else touching)
-        limit = min(limit, max(self.box.left, 0.0) + max(GRACE, 2 * planned.budget))
+        limit = min(limit, max(self.box.left, 0.0) + max(GRACE, 2 * planned.budget + planned.settle))
         whole = 1.0 if planned.settle else scale
         sample = self.runner.measure(self._calibrated(planned), order, whole, limit)
         self.store.append(sample)

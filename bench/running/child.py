@@ -10,18 +10,16 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import IO, Any
 
-from bench import errors
+from bench import checkout, errors
 from bench.profile.encoding import FormatError, dumps, loads
 
-CHECKOUT = Path(__file__).resolve().parents[2]
 WORKER = (sys.executable, "-m", "bench.running.worker")
 
 
 class Silent(Exception):
-    """The child gave no answer in time."""
+    """The child gave no answer in time; the message says in how many seconds."""
 
 
 class Died(Exception):
@@ -38,7 +36,7 @@ class Child:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
-            env=_environment(environment or {}),
+            env=checkout.environment(environment),
             start_new_session=True,  # Ctrl-C reaches this process alone, which then ends the child
             bufsize=0,
         )
@@ -75,7 +73,7 @@ class Child:
         while b"\n" not in self._unread:
             ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
-                raise Silent
+                raise Silent(f"no answer within {limit:.0f} s")
             chunk = os.read(pipe, 1 << 16)
             if not chunk:
                 raise Died(self._epitaph())
@@ -114,9 +112,3 @@ def named_error(code: int, message: str) -> errors.BenchError:
     """The error class that belongs to an exit code."""
     kinds = {kind.exit_code: kind for kind in errors.BenchError.__subclasses__()}
     return kinds.get(code, errors.BenchError)(message)
-
-
-def _environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """The child must find this very checkout, from whatever folder the run was started; `extra` wins."""
-    paths = [str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **extra}

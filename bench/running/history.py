@@ -8,20 +8,15 @@ from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from bench.planning.planned import Planned
-from bench.planning.sizes import printed
 from bench.profile.records import Point, Sample
-from bench.store import Store
+from bench.report.units import capacity
+from bench.store import Store, key_of
 
 OUT_OF_MEMORY = "out of memory"
 """How the reason of a sample begins whose memory was not there."""
 
 DEATHS = 2
 """Rounds in which a family's process may die or hang before the family is given up."""
-
-
-def key_of(sample: Sample) -> str:
-    """The key of the Planned that a sample was measured for."""
-    return f"{sample.regime}/{sample.point.key}"
 
 
 def _array(point: Point) -> str:
@@ -55,7 +50,7 @@ class History:
         point = planned.point
         text = (
             f"{point.kernel} {point.precision.label}: no memory for arrays of "
-            f"{printed(point.sizes['bytes'])}, measured with {printed(smaller.point.sizes['bytes'])}"
+            f"{capacity(point.sizes['bytes'])}, measured with {capacity(smaller.point.sizes['bytes'])}"
         )
         self._halved[_array(point)] = text
         self.store.append_note(text=text, halved=_array(point))

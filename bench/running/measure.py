@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from bench.backends import Backend, Prepared
-from bench.errors import BenchError, DeviceError, VerificationError
+from bench.errors import BenchError, DeviceError, Unsupported, VerificationError
 from bench.gpu.faults import ContextLost
 from bench.planning.planned import Planned
 from bench.profile.records import Point, Repetitions, Sample
@@ -154,6 +154,8 @@ class Session:
             sample = self._timed(planned, sample, scale)
         except ContextLost:
             raise
+        except Unsupported as error:
+            sample = replace(sample, status="skipped", reason=str(error))
         except MemoryError as error:
             sample = self._failed(sample, f"out of memory: {error}".removesuffix(": "))
         except VerificationError as error:

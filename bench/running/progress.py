@@ -1,10 +1,14 @@
-"""What the user sees while a run goes on: a bar on a terminal, a line per stage elsewhere, or nothing."""
+"""What the user sees while a run goes on: a bar on a terminal that can draw, a line a stage, or nothing."""
 
 from __future__ import annotations
 
 import sys
 import time
 from typing import Any
+
+from bench import streams
+from bench.profile.records import Point
+from bench.report.units import capacity, counted
 
 REFRESH = 0.25
 """Seconds between two drawings of the bar; it is drawn between points only, never during one."""
@@ -16,9 +20,18 @@ def duration(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
 
 
-def counted(n: int, noun: str) -> str:
-    """For a reader: 1 point, 2 points."""
-    return f"{n} {noun}{'s' * (n != 1)}"
+def named(point: Point, unit: str = "thread") -> str:
+    """A point for the progress line; `unit` is what its threads are."""
+    size = ", ".join(_size(name, value) for name, value in point.sizes.items() if name != "plateau")
+    threads = counted(point.threads, unit)
+    return " ".join(filter(None, (point.kernel, point.precision.label, point.level, size, threads)))
+
+
+def _size(name: str, value: int) -> str:
+    """128 MiB, 200 µs, m 1024."""
+    if name == "bytes":
+        return capacity(value)
+    return f"{value} µs" if name == "window" else f"{name} {value}"
 
 
 class Screen:
@@ -29,7 +42,7 @@ class Screen:
         self._bar: Any = None
         self._task: Any = None
         self._drawn = 0.0
-        self._live = not quiet and sys.stderr.isatty()
+        self._live = not quiet and not streams.is_dumb() and sys.stderr.isatty()
 
     def say(self, line: str) -> None:
         """A line that stays."""

@@ -190,13 +190,17 @@ class Children:
             if self._warm:
                 child.ask({"warm_up": self._warm}, START_LIMIT)
             if self.by_family:
-                self._spare = Child(self.command, self.environment)
-                self._spare.send({"import": self.device})
+                self.ahead()
         except (Silent, Died) as error:
             self.close(kill=True)
-            why = str(error) or f"no answer within {START_LIMIT:.0f} s"
-            raise errors.DeviceError(f"device {self.device} could not be opened: {why}") from None
+            raise errors.DeviceError(f"device {self.device} could not be opened: {error}") from None
         return child
+
+    def ahead(self) -> None:
+        """Start the process that comes next: it imports what it needs, and leaves the device alone."""
+        if self._spare is None:
+            self._spare = Child(self.command, self.environment)
+            self._spare.send({"import": self.device})
 
     def variants(self, kernel: str, precision: Precision, level: str, threads: int) -> tuple[str, ...]:
         """Asked of the child: only it knows instruction sets."""
@@ -216,6 +220,10 @@ class Children:
             self._child.ask({"warm_up": seconds}, START_LIMIT + seconds)
         except (Silent, Died):
             self._drop(kill=True)
+        except errors.BenchError:
+            if not self.by_family:
+                raise
+            self._drop(kill=True)  # the next process says it of its own points
 
     def measure(self, planned: Planned, order: int, scale: float, limit: float) -> Sample:
         """A sample, or a failed one when the child hangs or dies; the next point gets a new child."""
@@ -227,9 +235,7 @@ class Children:
             child = self._child or self._start()
             reply = child.ask({"measure": plain(planned), "order": order, "scale": scale}, limit)
             return decode(Sample, reply["sample"], "sample")
-        except Silent:
-            why = f"no answer within {limit:.0f} s"
-        except Died as error:
+        except (Silent, Died) as error:
             why = str(error)
         except errors.BenchError as error:
             if not self.by_family:

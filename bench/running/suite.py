@@ -19,10 +19,11 @@ from bench.planning.plan import FAMILIES, PRESETS, Plan, plan, preset_for
 from bench.planning.timebox import TimeBox
 from bench.profile.encoding import FormatError, decode, plain
 from bench.profile.records import SCHEMA_VERSION, TOOL_VERSION, Point, Precision
+from bench.report.units import counted
 from bench.running import second
 from bench.running.campaign import FINISHED, Campaign
 from bench.running.opening import automatic, open_device, remarks, with_scratch
-from bench.running.progress import Screen, counted, duration
+from bench.running.progress import Screen, duration
 from bench.running.runners import InProcess, Runner
 from bench.store import Store, Taken, read_log, write_profile
 

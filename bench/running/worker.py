@@ -33,7 +33,7 @@ from bench.running.measure import Session
 
 PR_SET_PDEATHSIG = 1
 
-AHEAD = {"cuda": ("bench.backends.cuda", "cupy")}
+AHEAD = {"cuda": ("bench.backends.cuda", "cupy"), "numba": ("bench.backends.numba_cuda", "numba.cuda")}
 """Modules that take seconds to import, by kind of device: a process may have them before its turn comes."""
 
 
@@ -81,7 +81,7 @@ class Worker:
     def _answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         if "import" in request:
             for name in AHEAD.get(request["import"].partition(":")[0], ()):
-                with suppress(ImportError):  # it is told when the device is opened
+                with suppress(Exception):  # it is told when the device is opened
                     import_module(name)
             return {"imported": True}
         if "open" in request:

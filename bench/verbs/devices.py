@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -110,7 +111,8 @@ def gpu_check(
     from bench.gpucheck import verb
 
     streams.end_like_ctrl_c()
-    record = verb.check_gpu(device, out, stage, (lambda line: None) if as_json else print)
+    at_once = partial(print, flush=True)  # what ends it may leave no time for what a pipe still holds
+    record = verb.check_gpu(device, out, stage, (lambda line: None) if as_json else at_once)
     if as_json:
         show(as_json, record.value(), "")
     if record.failed:

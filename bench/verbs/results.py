@@ -98,7 +98,8 @@ def export(
     """Write the measured numbers in another tool's format."""
     from bench import exporters
 
-    path = output or arguments.home(folder) / f"roofline{exporters.ending(to)}"
+    beside = folder.parent if folder.is_file() else folder
+    path = output or beside / f"roofline{exporters.ending(to)}"
     exporters.export(profile_at(folder), to, path, allow_simulated)
     if not exporters.is_stream(path):  # whose reader wants nothing else in it
         show(as_json, {"format": to, "file": path.as_posix()}, str(path))

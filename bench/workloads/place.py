@@ -150,15 +150,15 @@ def _placement(group: Sequence[Sample], roof: Roof, start: Interval | None) -> P
 
 
 def _note(sample: Sample, roof: Roof, efficiency: Interval) -> str:
-    notes = []
+    notes, beyond = [], f"{100 * (efficiency.value - 1):.0f} %"
     if efficiency.value > ABOVE_ROOF and efficiency.low is not None and efficiency.low <= 1.0:
         notes.append(
-            f"{efficiency.value - 1:.0%} above its roof, which lies within its interval: machine and roof "
+            f"{beyond} above its roof, which lies within its interval: machine and roof "
             "moved between the rounds, more of them will tell"
         )
     elif efficiency.value > ABOVE_ROOF:
         notes.append(
-            f"above roof: {efficiency.value - 1:.0%} more than is possible; check the FLOP and byte counts, "
+            f"above roof: {beyond} more than is possible; check the FLOP and byte counts, "
             "the timing, and whether the operands were cold"
         )
     if roof.pi is None and sample.flops:

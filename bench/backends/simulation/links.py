@@ -15,16 +15,14 @@ from typing import TYPE_CHECKING, Any
 from bench.profile.records import Point
 from bench.profile.roofline import seconds as p_norm
 from kernels import KERNELS
-from kernels.spec import Work
+from kernels.latency import LINE_BYTES
+from kernels.spec import ITEM_BYTES, Work
 
 if TYPE_CHECKING:
     from bench.backends.simulation.truth import Truth
 
 FAMILIES = ("latency", "launch", "link", "collective", "overlap")
 """Families that this file prices; those of scaling run the kernels of other families."""
-
-LINE_BYTES, ITEM_BYTES = 64, 8
-"""Bytes of one access of a chase and of one item in a pipeline."""
 
 BOTH_WAYS = ("both", "exchange")
 """Accesses whose bytes are the sum of the two directions."""
@@ -208,8 +206,9 @@ def _pipeline(truth: Truth, point: Point) -> Price:
     moving = size / link.beta[point.access if point.access in link.beta else next(iter(link.beta))]
     work = Work.at(point.level, point.sizes.get("percent", 100) / 100 * moving * pi, size, 0.0)
     if "fma" in point.sizes:
-        sizes = {"n": int(size) // ITEM_BYTES, "fma": point.sizes["fma"]}
-        work = KERNELS["pipeline"].work(ITEM_BYTES, sizes, point.level)
+        item = ITEM_BYTES[point.precision.inputs]
+        sizes = {"n": int(size) // item, "fma": point.sizes["fma"]}
+        work = KERNELS["pipeline"].work(item, sizes, point.level)
     computing = work.flops / pi
     alone = {"compute alone": computing, "copy alone": moving}
     total, longest = moving + computing, max(moving, computing)

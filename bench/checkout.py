@@ -1,0 +1,16 @@
+"""The checkout is the product: where it lies, and how a process that we start finds this very one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+CHECKOUT = Path(__file__).resolve().parent.parent
+"""The folder that holds bench and kernels."""
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What a child gets that imports our modules, from whatever folder it is started; `extra` wins."""
+    paths = [str(CHECKOUT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **(extra or {})}
