@@ -40,7 +40,8 @@ Written by `python -m tests.proofs` from `kernels.CUDA`; a test compares it with
 
 No barrier and no inline PTX runs on a CPU: matrix instructions, working sets and pointer chases have the
 audit (spoiled on purpose in `tests/test_cuda_spoiled_hierarchy.py`) and the check on the GPU, which stand-ins
-of the functions go through, right ones and wrong ones (`tests/test_cuda_hierarchy.py`).
+of the functions go through, right ones and wrong ones (`tests/test_cuda_hierarchy.py`,
+`tests/test_cuda_latencies.py`).
 
 """
 

@@ -149,7 +149,7 @@ def compiler() -> None:
     try:
         cupy.cuda.nvrtc.getVersion()
     except RuntimeError as error:
-        pytest.skip(str(error))
+        pytest.skip(f"CuPy finds no NVRTC ({error}): make setup-dev")
 
 
 @pytest.mark.usefixtures("compiler")

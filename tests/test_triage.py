@@ -25,6 +25,7 @@ from bench.triage.finding import REMEDIES, Number, unexplained
 from tests.crafted import ceiling, cuda, only, profile
 from tests.triaged import (
     clocked,
+    cut,
     diagnosed,
     failing,
     fp32_chain,
@@ -257,19 +258,12 @@ def test_a_clock_that_falls_for_memory_alone_is_no_throttling(gpu: Log) -> None:
 
 
 def test_noisy_neighbour_by_cpu_time(cpu: Log) -> None:
-    def change(s: Sample) -> Sample:
-        draw, r = random.Random(s.order * 100 + s.round), s.repetitions
-        hit = [draw.random() < 0.2 for _ in r.seconds]
-        seconds = tuple(t * (1.4 if h else 1.0) for t, h in zip(r.seconds, hit, strict=True))
-        share = tuple(0.7 if h else 1.0 for h in hit)
-        return replace(s, repetitions=replace(r, seconds=seconds, cpu_share=share, start=()))
-
-    one = only([f for f in diagnosed(cpu, change) if f.subject == "repetitions"], "noisy-neighbour")
+    one = only([f for f in diagnosed(cpu, cut) if f.subject == "repetitions"], "noisy-neighbour")
     assert float(one.evidence["disturbed_share"]) == pytest.approx(0.2, abs=0.03)
     assert "lost their CPU" in one.sentence
     for count, said in ((1, "1 other process was at work"), (3, "3 other processes were at work")):
         busy = [{**c, "values": {**c["values"], "busy_processes": count}} for c in cpu.conditions]
-        beside = diagnosed(replace(cpu, conditions=busy), change)
+        beside = diagnosed(replace(cpu, conditions=busy), cut)
         assert said in only([f for f in beside if f.subject == "repetitions"], "noisy-neighbour").sentence
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from bench.triage.case import Case
 from bench.triage.datasheet import sheet_of
 from bench.triage.refitted import whose
 from tests.crafted import ceiling, near, only, placement, profile
-from tests.triaged import clocked, diagnosed, of, slower, where
+from tests.triaged import clocked, cut, diagnosed, of, slower, where
 from tests.triaged import cpu as cpu
 from tests.triaged import gpu as gpu
 
@@ -33,15 +32,6 @@ def seen(log: Log, **values: Any) -> Log:
 
 
 # -- containers ----------------------------------------------------------------------------------
-
-
-def cut(s: Sample) -> Sample:
-    """A fifth of the repetitions lost their CPU for a third of their time."""
-    draw, r = random.Random(s.order * 100 + s.round), s.repetitions
-    hit = [draw.random() < 0.2 for _ in r.seconds]
-    seconds = tuple(t * (1.4 if h else 1.0) for t, h in zip(r.seconds, hit, strict=True))
-    share = tuple(0.7 if h else 1.0 for h in hit)
-    return replace(s, repetitions=replace(r, seconds=seconds, cpu_share=share, start=()))
 
 
 def test_a_quota_is_no_neighbour(cpu: Log) -> None:

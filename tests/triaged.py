@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -97,6 +98,15 @@ def clocked(sample: Sample, factor: float) -> Sample:
     bound = compute or sample.point.family in ("fma", "tensor", "cache")
     clocks = tuple(hz * factor for hz in sample.repetitions.clock_hz)
     return slower(sample, 1 / factor if bound else 1.0, clock_hz=clocks)
+
+
+def cut(s: Sample) -> Sample:
+    """A fifth of the repetitions lost their CPU for a third of their time."""
+    draw, r = random.Random(s.order * 100 + s.round), s.repetitions
+    hit = [draw.random() < 0.2 for _ in r.seconds]
+    seconds = tuple(t * (1.4 if h else 1.0) for t, h in zip(r.seconds, hit, strict=True))
+    share = tuple(0.7 if h else 1.0 for h in hit)
+    return replace(s, repetitions=replace(r, seconds=seconds, cpu_share=share, start=()))
 
 
 def of(family: str, kernel: str = "", **wanted: Any) -> Callable[[Sample], bool]:
