@@ -61,6 +61,11 @@ def test_a_skipped_sample_needs_no_sizes() -> None:
     check_sample(replace(SAMPLE, point=bare, status="skipped", repetitions=Repetitions()))
 
 
+def with_found(profile: Profile, kind: str, **found: Any) -> Profile:
+    first, *rest = profile.curves
+    return replace(profile, curves=(replace(first, kind=kind, plateaus=found), *rest))
+
+
 def with_fit(profile: Profile, **changes: Any) -> Profile:
     first, *rest = profile.curves
     return replace(profile, curves=(replace(first, fits=(replace(first.fits[0], **changes),)), *rest))
@@ -80,6 +85,18 @@ def with_fit(profile: Profile, **changes: Any) -> Profile:
         (lambda p: with_fit(p, beta=Interval(0.0)), "profile.curves[0].fits[0].beta has the value 0"),
         (lambda p: with_fit(p, form="parabola"), "has the form 'parabola'; known: " + ", ".join(FORMS)),
         (lambda p: replace(p, curves=(replace(p.curves[0], points=()),)), "profile.curves[0] (mix "),
+        (
+            lambda p: with_found(p, "link"),
+            "curves[0].plateaus of link read-only lacks level, kernel, variant",
+        ),
+        (
+            lambda p: with_found(p, "launch", variant="plain", access="copy", beta=1e9),
+            "plateaus of launch read-only lacks alpha_s,",
+        ),
+        (
+            lambda p: with_found(p, "overlap", omega=0.5),
+            "plateaus of overlap read-only lacks compute_seconds,",
+        ),
         (lambda p: replace(p, facts={"device": []}), "profile.facts.device must be an object, got list"),
     ],
 )

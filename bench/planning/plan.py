@@ -52,7 +52,7 @@ WRITERS: dict[str, Callable[[Draft], None]] = {
 
 
 BESIDE = ("scaling", "launch", "overlap")
-"""Families that are no ceilings and on which no placement rests; nor does one on sweeps over working sets
+"""Families that are no roofs and on which no placement rests; nor does one on sweeps over working sets
 and on chases of several chains."""
 
 BESIDE_ROUNDS = 3

@@ -25,7 +25,7 @@ VISITS = {
 """Visits a round to a point, by what it measures and detail: on a shared machine a CPU is lost to others for
 0.03 to 3 s at a time, so a round spreads what it spends on a ceiling over many short visits."""
 
-LEAST = {"fma": (5, 5, 5), "stream": (5, 3, 3), "mix": (6, 3, 3), "gemm": (5, 2, 2), "cache": (6, 4, 4)}
+LEAST = {"stream": (5, 3, 3), "mix": (6, 3, 3), "gemm": (5, 2, 2), "cache": (6, 4, 4)}
 """Clean repetitions that each visit has at least, by family and detail."""
 
 CAP_CURVE = 0.10
@@ -81,8 +81,7 @@ def fma(draft: Draft, names: Sequence[str]) -> None:
         for scope, threads in draft.scopes[:1] if lacking else draft.scopes:
             point = Point("fma", "fma", "", Precision.of(name), scope=scope, threads=threads)
             tune = "" if lacking else draft.choice(f"fma/{name}", scope)
-            least = LEAST["fma"][draft.detail]
-            planned = Planned(point, 0, CAP_PI, P75, 0.004, 1.5e-3, 0.02, least, tune=tune)
+            planned = Planned(point, 0, CAP_PI, P75, 0.004, 1.5e-3, 0.02, 5, tune=tune)
             draft.add(replace(planned, visits=1 if lacking else VISITS["fma"][draft.detail]))
             if scope == "all" and draft.detail == 2 and not lacking:
                 draft.add(replace(planned, regime="burst", minimum=12))

@@ -22,6 +22,21 @@ NUMBERS = ("amount", "hidden_traffic", "wall_seconds", "energy_j", "energy_secon
 FORMS = ("hard-min", "p-norm", "power-capped", "clock-normalised")
 """Forms that a fit may have."""
 
+WAY = ("level", "kernel", "variant", "access")
+LINE = ("alpha_s", "alpha_low", "alpha_high", "half_bytes", "half_high", "lines", "form", "reached_share")
+SECONDS = ("compute_seconds", "movement_seconds", "serial_seconds", "max_seconds", "best_seconds")
+OVERLAP = (*SECONDS, "level", "access", "omega_low", "omega_high", "best_chunks", "predicted_chunks")
+
+FOUND = {
+    "link": (WAY, "beta", LINE),
+    "collective": ((*WAY, "convention"), "beta", LINE),
+    "launch": (("variant", "access"), "beta", LINE),
+    "concurrency": (("beta", "half_bytes", "rising"), "", ()),
+    "cores": (("nearly_units", "all", "first"), "", ()),
+    "overlap": ((), "omega", OVERLAP),
+}
+"""By kind of curve, what its analysis always found; and what it found too where it found the name between."""
+
 LISTS = tuple(f.name for f in fields(Repetitions) if f.name != "seconds")
 
 
@@ -72,6 +87,10 @@ def _check_curve(where: str, curve: Curve) -> None:
             raise FormatError(f"{where}.fits[{number}] has the form {fit.form!r}; known: {', '.join(FORMS)}")
         for name in ("pi", "beta", "ridge"):
             _check_positive(f"{where}.fits[{number}].{name}", getattr(fit, name))
+    always, anchor, beside = FOUND.get(curve.kind, ((), "", ()))
+    needed = always + (beside if anchor in curve.plateaus else ())
+    if lack := [name for name in needed if name not in curve.plateaus]:
+        raise FormatError(f"{where}.plateaus of {curve.kind} {curve.mode} lacks {', '.join(lack)}")
 
 
 def _check_positive(where: str, interval: Interval) -> None:
