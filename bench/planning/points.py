@@ -18,7 +18,8 @@ VISITS = {
     "stream": (2, 5, 5),
     "stream on one core": (1, 3, 3),
     "mix": (1, 2, 2),
-    "gemm": (1, 5, 5),
+    "gemm": (1, 4, 4),
+    "gemm on one core": (1, 2, 2),
     "cache read": (2, 8, 8),
     "cache": (1, 5, 5),
 }
@@ -164,7 +165,7 @@ def _short(draft: Draft, planned: Planned) -> None:
         draft.add(replace(planned, point=point, target=window * 1e-6, budget=0.01, minimum=20, visits=1))
 
 
-BIG_MATRIX = 1024
+BIG_MATRIX = 512
 """Edge from which a product may be the library's ceiling."""
 
 
@@ -184,7 +185,7 @@ def gemm(draft: Draft) -> None:
             big = draft.detail if n >= BIG_MATRIX else 0
             square = replace(point, sizes={"m": n, "n": n, "k": n})
             planned = Planned(square, 1, CAP_PI, P75, 0.01, 4e-3, 0.08, LEAST["gemm"][big])
-            draft.add(replace(planned, visits=VISITS["gemm"][big]))
+            draft.add(replace(planned, visits=VISITS["gemm" if scope == "all" else "gemm on one core"][big]))
         for m, n, k in sizes.oblong_matrices(draft.memory) if draft.detail and scope == "all" else ():
             oblong = replace(point, variant="oblong", sizes={"m": m, "n": n, "k": k})
             draft.add(Planned(oblong, 1, CAP_PI, P75, 0.02, 1e-3, 0.03, 8, times=FEW_ROUNDS))
