@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 
 from bench import streams
 from bench.gpu import caches
-from bench.verbs import devices, prediction, results
+from bench.verbs import devices, prediction, results, trades
 
 
 class Verbs(TyperGroup):
@@ -68,6 +68,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "audit": devices.audit,
     "gpu-check": devices.gpu_check,
     "laws": results.laws,
+    "trades": trades.trades,
 }
 """In the order of the help; everything heavy is imported by the verb that needs it."""
 

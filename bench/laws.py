@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from bench.arguments import amount
 from bench.errors import FileError, UsageError
 from bench.profile import roofline
-from bench.profile.records import Fit, Interval, Profile
+from bench.profile.records import Ceiling, Fit, Interval, Profile
 from bench.report import heading, roofs
 from kernels.mix import MODES
 
@@ -209,23 +209,29 @@ def measured_roof(
 
     UsageError lists the valid precisions and modes; FileError says what was not measured.
     """
-    if mode not in MODES:
-        raise UsageError(f"unknown mode {mode!r}; valid: {', '.join(MODES)}")
+    beta = memory_of(profile, mode)
     peaks = {ceiling.precision.label: ceiling for ceiling in roofs.peaks(profile)}
     if not peaks:
         raise FileError("this profile holds no pi: run the fma family, or give --pi and --beta")
     if precision not in peaks:
         raise UsageError(f"no pi of precision {precision!r} in this profile; valid: {', '.join(peaks)}")
-    memory = {ceiling.access: ceiling for ceiling in roofs.main_memory(profile)}
-    if MODES[mode] not in memory:
-        raise FileError(f"this profile holds no beta of access {MODES[mode]}: run the stream family")
-    pi, beta = peaks[precision], memory[MODES[mode]]
+    pi = peaks[precision]
     source = f"{precision}, {beta.level} {beta.access}, {heading.counted(profile, pi.threads)}"
     if profile.simulated:
         source = f"SIMULATED, {source}"
     fit = _fit_of(profile, precision, mode, pi.threads)
     t0 = _overhead(overhead, fit.t0 if fit else 0.0)
     return Roof(source, pi.estimate.value, beta.estimate.value, fit.omega if fit else None, t0, fit)
+
+
+def memory_of(profile: Profile, mode: str) -> Ceiling:
+    """The beta of memory that a mode of the sweep moves its bytes with; UsageError and FileError as above."""
+    if mode not in MODES:
+        raise UsageError(f"unknown mode {mode!r}; valid: {', '.join(MODES)}")
+    memory = {ceiling.access: ceiling for ceiling in roofs.main_memory(profile)}
+    if MODES[mode] not in memory:
+        raise FileError(f"this profile holds no beta of access {MODES[mode]}: run the stream family")
+    return memory[MODES[mode]]
 
 
 def _fit_of(profile: Profile, precision: str, mode: str, threads: int) -> Fit | None:

@@ -91,6 +91,7 @@ def test_bare_uses_the_prefix_of_its_reference() -> None:
         ("64 MB", 64e6, "byte"),
         ("1.24 ms", 1.24e-3, "s"),
         ("37 µs", 37e-6, "s"),
+        ("37us", 37e-6, "s"),
         ("5 %", 0.05, ""),
         ("-2.5e3", -2500.0, ""),
         (" 4.5 FLOP/byte ", 4.5, "FLOP/byte"),

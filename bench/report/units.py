@@ -123,6 +123,9 @@ def plus_minus(half_width: float | None) -> str:
     return f"± {percent(half_width)}" if half_width < 10 else "± >999 %"
 
 
+MICRO = re.compile("^u|μ")
+"""How else people write the prefix of 1e-6."""
+
 _QUANTITY = re.compile(r"\s*([-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*(\S*)\s*")
 
 
@@ -145,7 +148,7 @@ def parse(text: str) -> tuple[float, str]:
     ValueError names the text and what is accepted.
     """
     found = _QUANTITY.fullmatch(text)
-    factor, unit = UNITS.get(found[2].replace("μ", "µ"), (0.0, "")) if found else (0.0, "")
+    factor, unit = UNITS.get(MICRO.sub("µ", found[2]), (0.0, "")) if found else (0.0, "")
     if found is None or not factor:
         raise ValueError(
             f"{text!r} is no quantity: write a number and a unit such as GFLOP/s, GB/s, MB, KiB, ms or %"

@@ -1,0 +1,166 @@
+"""The rates of a machine as it was measured, with the ends of their intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from bench import laws
+from bench.arguments import amount
+from bench.errors import FileError, UsageError
+from bench.profile.records import Ceiling, Interval, Profile
+from bench.report import roofs
+from bench.trades.cost import Rates
+
+NETWORKS = ("peer", "host link", "network", "node", "storage")
+"""Words in the name of a link, the nearest to what joins devices first: the one that stands for the network
+where none is named and no collective was measured."""
+
+BEYOND = ("host link", "storage")
+"""Links behind which lies more memory, the nearer first."""
+
+READS = ("h2d", "read", "send")
+WRITES = ("d2h", "write", "send")
+"""Ways over a link, seen from the memory of the device."""
+
+NOTHING = Interval(0.0)
+"""The alpha of a link of which only a rate is known."""
+
+
+@dataclass(frozen=True)
+class Path:
+    """A link by name: beta byte/s, alpha s a message; source: how it is used there, in words."""
+
+    name: str
+    source: str
+    beta: Interval
+    alpha: Interval
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What one device and its links give. pi by precision, beta byte/s; None: no such link is known."""
+
+    source: str
+    pi: dict[str, Ceiling]
+    beta: Interval
+    network: Path | None
+    read: Path | None
+    write: Path | None
+
+    def rates(self, precision: str, end: str = "value") -> Rates:
+        """The rates at `end` of their intervals: value, slow or fast."""
+        return Rates(
+            _end(self.pi[precision].estimate, end),
+            _end(self.beta, end),
+            _end(self.network.beta, end) if self.network else 1.0,
+            _end(self.network.alpha, end, cost=True) if self.network else 0.0,
+            _end(self.read.beta, end) if self.read else 1.0,
+            _end(self.write.beta, end) if self.write else 1.0,
+        )
+
+
+def _end(value: Interval, end: str, cost: bool = False) -> float:
+    """A rate at an end of its interval; of a time per message the slow end is the upper one."""
+    chosen = {"value": value.value, "slow": value.high if cost else value.low}
+    found = chosen.get(end, value.low if cost else value.high)
+    return value.value if found is None else found
+
+
+def measured(profile: Profile, mode: str, network: str, latency: str, beyond: str) -> Machine:
+    """The machine of a profile; `network` and `beyond` name a link or give byte/s, "" means the nearest one.
+
+    UsageError lists the links; FileError says what was not measured.
+    """
+    beta = laws.memory_of(profile, mode)
+    links = [c for c in profile.ceilings if roofs.is_link(c) and c.access not in ("both", "exchange")]
+    links = [c for c in links if c.level not in roofs.WITHIN and not c.level.endswith(" devices")]
+    near = None if network else _reduced(profile)
+    read = _path(profile, links, beyond, "--beyond", BEYOND, READS)
+    return Machine(
+        f"{beta.level} {beta.access}",
+        {c.precision.label: c for library in (False, True) for c in roofs.peaks(profile, library)},
+        beta.estimate,
+        _later(near or _path(profile, links, network, "--network", NETWORKS, READS), latency),
+        read,
+        _path(profile, links, beyond, "--beyond", BEYOND, WRITES) if read else None,
+    )
+
+
+def _later(path: Path | None, latency: str) -> Path | None:
+    """The path with the alpha that is asked for."""
+    if not latency:
+        return path
+    value = amount("--latency", latency, "s")
+    if not 0 <= value < float("inf"):
+        raise UsageError(f"--latency must be zero or a positive number of seconds, got {value:g}")
+    if path is None:
+        raise UsageError("--latency belongs to a network: name a link, or its byte/s, with --network")
+    return replace(path, alpha=Interval(value))
+
+
+def _path(
+    profile: Profile,
+    links: list[Ceiling],
+    asked: str,
+    option: str,
+    order: Iterable[str],
+    ways: tuple[str, ...],
+) -> Path | None:
+    """The best way over the link that is asked for, or over the first kind of `order` that was measured."""
+    if asked[:1].isdigit():
+        value = amount(option, asked, "byte/s")
+        if not 0 < value < float("inf"):
+            raise UsageError(f"{option} must be a positive number of byte/s, got {value:g}")
+        return Path("a link", "as given", Interval(value), NOTHING)
+    names = list(dict.fromkeys(c.level for c in links))
+    if asked and asked not in names:
+        valid = f"valid: {', '.join(names)}, or " if names else "this profile holds no link: give "
+        raise UsageError(f'{option} {asked!r} is no link of this profile; {valid}a rate such as "25 GB/s"')
+    kinds = (
+        ([c for c in links if c.level == asked],)
+        if asked
+        else ([c for c in links if w in c.level] for w in order)
+    )
+    found = next((kind for kind in kinds if kind), [])
+    right = [c for c in found if c.access in ways] or found
+    return _way(profile, max(right, key=lambda c: c.estimate.value)) if right else None
+
+
+def _reduced(profile: Profile) -> Path | None:
+    """The ring behind the measured all-reduce over most devices: its bus bandwidth, alpha of a message."""
+    curves = [c for c in profile.curves if c.kind == "collective" and c.plateaus.get("bus_beta")]
+    reduced = [c.plateaus for c in curves if c.plateaus["kernel"] == "all-reduce"]
+    if not reduced:
+        return None
+    known = max(reduced, key=lambda found: int(found["devices"]))
+    factor, messages = known["bus_factor"], 2 * (known["devices"] - 1)
+    beta = Interval(*(_times(known[name], factor) for name in ("beta", "beta_low", "beta_high")))  # type: ignore[arg-type]
+    ends = (_times(known[name], 1 / messages) for name in ("alpha_s", "alpha_low", "alpha_high"))
+    value, low, high = ends
+    return Path(
+        "devices", f"all-reduce over {known['devices']} devices", beta, Interval(value or 0.0, low, high)
+    )
+
+
+def _times(value: float | None, factor: float) -> float | None:
+    return None if value is None else value * factor
+
+
+def _way(profile: Profile, link: Ceiling) -> Path:
+    """The path of one beta, with the alpha that was fitted together with it."""
+    same = ("level", "kernel", "variant", "access")
+    starts = [c for c in profile.ceilings if c.quantity == "t0"]
+    alpha = next((c for c in starts if all(getattr(c, s) == getattr(link, s) for s in same)), None)
+    words = dict.fromkeys((link.level, link.kernel, link.variant, link.access))
+    return Path(
+        link.level, " ".join(filter(None, words)), link.estimate, alpha.estimate if alpha else NOTHING
+    )
+
+
+def check_precision(machine: Machine, precision: str) -> None:
+    """UsageError or FileError unless the machine has a pi of `precision`."""
+    if not machine.pi:
+        raise FileError("this profile holds no pi: run the fma family")
+    if precision not in machine.pi:
+        raise UsageError(f"no pi of precision {precision!r} in this profile; valid: {', '.join(machine.pi)}")
