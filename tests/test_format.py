@@ -59,6 +59,22 @@ def test_laws_document_is_documented() -> None:
     assert names - QUOTED == set()
 
 
+def test_trades_document_is_documented() -> None:
+    from bench.report import trades
+    from tests.test_trades import question
+
+    asked = question()
+    document = trades.record(asked)
+    named = [
+        document,
+        document["machine"],
+        document["thresholds"][0],
+        *map(vars, (asked.step, asked.machine.network)),
+    ]
+    names = {name for one in [*named, *map(vars, document["trades"])] for name in one}
+    assert {*names, *document["trades"][0].alone} - QUOTED == set()
+
+
 def test_history_ends_with_the_current_version() -> None:
     versions = re.findall(r"(?m)^\| (\d+) \| 20\d\d-", TEXT)
     assert versions == [str(n) for n in range(1, records.SCHEMA_VERSION + 1)]

@@ -37,13 +37,13 @@ def linked() -> Any:
     """A profile with a network of 2 GB/s and 1 ms and storage of 4 and 2 GB/s."""
     profile = synthetic_profile()
     others = [c for c in profile.ceilings if c.level in ("", "L1", "L2", "L3", "DRAM")]
-    start = link("network", "send", 1e-3)
+    start = link("network", "exchange", 1e-3)
     return dataclasses.replace(
         profile,
         ceilings=(
             *others,
-            link("network", "send", 2e9),
-            link("network", "exchange", 9e9),
+            link("network", "send", 3e9),
+            link("network", "exchange", 4e9),
             dataclasses.replace(start, quantity="t0", unit="s"),
             link("storage", "read", 4e9),
             link("storage", "write", 2e9),
@@ -166,6 +166,7 @@ def test_machine_of_a_profile() -> None:
     found = machine.measured(linked(), "read-only", "", "", "")
     assert found.network is not None
     assert (found.network.name, found.network.beta.value, found.network.alpha.value) == ("network", 2e9, 1e-3)
+    assert found.network.source == "network copy exchange, each way", "a ring sends while it receives"
     assert found.read is not None
     assert found.write is not None
     assert (found.read.name, found.read.beta.value, found.write.beta.value) == ("storage", 4e9, 2e9)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from bench import laws
@@ -12,16 +11,29 @@ from bench.profile.records import Ceiling, Interval, Profile
 from bench.report import roofs
 from bench.trades.cost import Rates
 
-NETWORKS = ("peer", "host link", "network", "node", "storage")
-"""Words in the name of a link, the nearest to what joins devices first: the one that stands for the network
-where none is named and no collective was measured."""
+BOTH_WAYS = ("both", "exchange")
+"""Ways over a link that carry bytes in both directions at once; their rates are sums of the two."""
 
-BEYOND = ("host link", "storage")
-"""Links behind which lies more memory, the nearer first."""
 
-READS = ("h2d", "read", "send")
-WRITES = ("d2h", "write", "send")
-"""Ways over a link, seen from the memory of the device."""
+@dataclass(frozen=True)
+class Use:
+    """What a link is taken for.
+
+    option: that names it;  kinds: words in the names of links that stand in for one, the nearest first
+    ways: over it, those that fit
+    """
+
+    option: str
+    kinds: tuple[str, ...]
+    ways: tuple[str, ...]
+
+
+NETWORK = Use("--network", ("peer", "host link", "network", "node", "storage"), BOTH_WAYS)
+"""A device of a ring sends while it receives."""
+
+READ = Use("--beyond", ("host link", "storage"), ("h2d", "read", "send"))
+WRITE = Use("--beyond", ("host link", "storage"), ("d2h", "write", "send"))
+"""What lies beyond the memory is read and written one after the other."""
 
 NOTHING = Interval(0.0)
 """The alpha of a link of which only a rate is known."""
@@ -73,17 +85,17 @@ def measured(profile: Profile, mode: str, network: str, latency: str, beyond: st
     UsageError lists the links; FileError says what was not measured.
     """
     beta = laws.memory_of(profile, mode)
-    links = [c for c in profile.ceilings if roofs.is_link(c) and c.access not in ("both", "exchange")]
-    links = [c for c in links if c.level not in roofs.WITHIN and not c.level.endswith(" devices")]
+    links = [c for c in profile.ceilings if roofs.is_link(c) and not c.level.endswith(" devices")]
+    links = [c for c in links if c.level not in roofs.WITHIN]
     near = None if network else _reduced(profile)
-    read = _path(profile, links, beyond, "--beyond", BEYOND, READS)
+    read = _path(profile, links, beyond, READ)
     return Machine(
         f"{beta.level} {beta.access}",
         {c.precision.label: c for library in (False, True) for c in roofs.peaks(profile, library)},
         beta.estimate,
-        _later(near or _path(profile, links, network, "--network", NETWORKS, READS), latency),
+        _later(near or _path(profile, links, network, NETWORK), latency),
         read,
-        _path(profile, links, beyond, "--beyond", BEYOND, WRITES) if read else None,
+        _path(profile, links, beyond, WRITE) if read else None,
     )
 
 
@@ -99,31 +111,22 @@ def _later(path: Path | None, latency: str) -> Path | None:
     return replace(path, alpha=Interval(value))
 
 
-def _path(
-    profile: Profile,
-    links: list[Ceiling],
-    asked: str,
-    option: str,
-    order: Iterable[str],
-    ways: tuple[str, ...],
-) -> Path | None:
-    """The best way over the link that is asked for, or over the first kind of `order` that was measured."""
+def _path(profile: Profile, links: list[Ceiling], asked: str, use: Use) -> Path | None:
+    """The best way over the link that is asked for, or over the first kind that was measured."""
     if asked[:1].isdigit():
-        value = amount(option, asked, "byte/s")
+        value = amount(use.option, asked, "byte/s")
         if not 0 < value < float("inf"):
-            raise UsageError(f"{option} must be a positive number of byte/s, got {value:g}")
+            raise UsageError(f"{use.option} must be a positive number of byte/s, got {value:g}")
         return Path("a link", "as given", Interval(value), NOTHING)
     names = list(dict.fromkeys(c.level for c in links))
     if asked and asked not in names:
         valid = f"valid: {', '.join(names)}, or " if names else "this profile holds no link: give "
-        raise UsageError(f'{option} {asked!r} is no link of this profile; {valid}a rate such as "25 GB/s"')
-    kinds = (
-        ([c for c in links if c.level == asked],)
-        if asked
-        else ([c for c in links if w in c.level] for w in order)
-    )
+        raise UsageError(
+            f'{use.option} {asked!r} is no link of this profile; {valid}a rate such as "25 GB/s"'
+        )
+    kinds = [[c for c in links if c.level == asked or (not asked and word in c.level)] for word in use.kinds]
     found = next((kind for kind in kinds if kind), [])
-    right = [c for c in found if c.access in ways] or found
+    right = [c for c in found if c.access in use.ways] or [c for c in found if c.access not in BOTH_WAYS]
     return _way(profile, max(right, key=lambda c: c.estimate.value)) if right else None
 
 
@@ -135,27 +138,27 @@ def _reduced(profile: Profile) -> Path | None:
         return None
     known = max(reduced, key=lambda found: int(found["devices"]))
     factor, messages = known["bus_factor"], 2 * (known["devices"] - 1)
-    beta = Interval(*(_times(known[name], factor) for name in ("beta", "beta_low", "beta_high")))  # type: ignore[arg-type]
-    ends = (_times(known[name], 1 / messages) for name in ("alpha_s", "alpha_low", "alpha_high"))
-    value, low, high = ends
-    return Path(
-        "devices", f"all-reduce over {known['devices']} devices", beta, Interval(value or 0.0, low, high)
-    )
+    beta = Interval(known["beta"], known["beta_low"], known["beta_high"])
+    alpha = Interval(known["alpha_s"] or 0.0, known["alpha_low"], known["alpha_high"])
+    source = f"all-reduce over {known['devices']} devices"
+    return Path("devices", source, _scaled(beta, factor), _scaled(alpha, 1 / messages))
 
 
-def _times(value: float | None, factor: float) -> float | None:
-    return None if value is None else value * factor
+def _scaled(value: Interval, factor: float) -> Interval:
+    ends = (None if end is None else end * factor for end in (value.low, value.high))
+    return Interval(value.value * factor, *ends)
 
 
 def _way(profile: Profile, link: Ceiling) -> Path:
-    """The path of one beta, with the alpha that was fitted together with it."""
+    """The path of one beta, of one direction, with the alpha that was fitted together with it."""
     same = ("level", "kernel", "variant", "access")
     starts = [c for c in profile.ceilings if c.quantity == "t0"]
     alpha = next((c for c in starts if all(getattr(c, s) == getattr(link, s) for s in same)), None)
-    words = dict.fromkeys((link.level, link.kernel, link.variant, link.access))
-    return Path(
-        link.level, " ".join(filter(None, words)), link.estimate, alpha.estimate if alpha else NOTHING
-    )
+    each = link.access in BOTH_WAYS
+    words = [w for w in dict.fromkeys((link.level, link.kernel, link.variant, link.access)) if w]
+    source = " ".join(words) + ", each way" * each
+    beta = _scaled(link.estimate, 0.5) if each else link.estimate
+    return Path(link.level, source, beta, alpha.estimate if alpha else NOTHING)
 
 
 def check_precision(machine: Machine, precision: str) -> None:
