@@ -106,7 +106,7 @@ def _offers(question: Question) -> Iterator[Offer]:
     for label, item, error in _smaller(question):
         yield Offer(f"in {label}", question.spent(question.step.in_items_of(item)), label, error)
     for packing in _packings(question):
-        yield Offer(packing.name, _packed(question, packing), error=rounding.error(packing.repack))
+        yield Offer(packing.name, packed(question, packing), error=rounding.error(packing.repack))
 
 
 def _beyond(question: Question) -> Cost:
@@ -136,7 +136,7 @@ def _packings(question: Question) -> Iterator[rounding.Packing]:
         yield from (p for p in rounding.PACKINGS if p.gathered or p.bits / 8 < question.step.item)
 
 
-def _packed(question: Question, packing: rounding.Packing) -> Cost:
+def packed(question: Question, packing: rounding.Packing) -> Cost:
     """Gradients summed in a smaller form.
 
     Each device owns a part: it gets that part packed from all others, sums, packs again and sends the sum to
@@ -182,7 +182,7 @@ def thresholds(question: Question) -> Iterator[Threshold]:
     if machine.network and base.messages:
         yield from _devices(question, rates)
         for packing in _packings(question):
-            turn = crossing(base, _packed(question, packing), rates)
+            turn = crossing(base, packed(question, packing), rates)
             if turn is not None:
                 value = None if math.isinf(turn) else turn
                 yield Threshold(packing.name, value, "byte/s", rates.network)
