@@ -59,6 +59,7 @@ app = typer.Typer(
 VERBS: dict[str, Callable[..., None]] = {
     "run": devices.run,
     "devices": devices.devices,
+    "peer": devices.peer,
     "fit": results.fit,
     "report": results.report,
     "reference": results.reference_figures,

@@ -77,9 +77,13 @@ def _git(checkout: Path, *words: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
+NODE = re.compile(r"[^\s=@]+@[^\s@]+")
+"""Where another node is, and the word that it lets in."""
+
+
 def command(argv: Sequence[str]) -> str:
-    """The command line as it would be typed, every path reduced to its last name."""
-    words = [_without_folders(word) for word in argv[1:]]
+    """The command line as it would be typed, every path reduced to its last name, another node to PEER."""
+    words = [NODE.sub("PEER", _without_folders(word)) for word in argv[1:]]
     return " ".join(["python -m bench", *(f"'{w}'" if re.search(r"\s", w) else w for w in words)])
 
 

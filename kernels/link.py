@@ -8,7 +8,8 @@ A GPU's host link is named as its makers do: h2d (they arrive), d2h (they leave)
 A byte that crosses the link once counts once, however often either end copies it (a socket does so at
 each end, a buffered file once): links count one way. The rate of an exchange is the sum of its directions.
 
-    storage      a file, past the page cache or through it      loopback     TCP between two processes
+    storage      a file, past the page cache or through it
+    loopback     TCP between two processes on this machine      tcp          the same, the other on another node
     remote-read  threads of one memory node, data of another: the loop of the stream family's `read`
     copy-pinned, copy-pageable   a GPU's copy engine and host memory that is, or is not, locked in place
     zero-copy    the stream family's `copy` on a GPU, one of its arrays (of `both`: each) in host memory
@@ -61,6 +62,7 @@ def _remote(item_bytes: int, sizes: Mapping[str, int], level: str) -> Work:
 
 STORAGE = Kernel("storage", "link", "read", cost, move, reference, LibraryShape())
 LOOPBACK = Kernel("loopback", "link", "send", cost, move, reference, LibraryShape())
+TCP = Kernel("tcp", "link", "send", cost, move, reference, LibraryShape())
 REMOTE_READ = Kernel(
     "remote-read", "link", "read", _remote, stream.read, stream.REFERENCES["read"], stream.SHAPES["read"]
 )
@@ -75,4 +77,4 @@ COPIES = tuple(
         ("copy-peer", "write"),
     )
 )
-KERNELS = (STORAGE, LOOPBACK, REMOTE_READ, *COPIES)
+KERNELS = (STORAGE, LOOPBACK, TCP, REMOTE_READ, *COPIES)

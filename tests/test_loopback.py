@@ -15,7 +15,7 @@ import pytest
 
 from bench.backends.cpu import CpuBackend
 from bench.errors import DeviceError, VerificationError
-from bench.links import loopback
+from bench.links import loopback, messages
 from bench.profile.records import Point, Precision
 from tests.sampling import sampled
 
@@ -52,15 +52,15 @@ def test_messages_arrive(backend: CpuBackend, variant: str, access: str, size: i
 
 
 def test_a_message_that_arrives_changed_is_not_timed(monkeypatch: pytest.MonkeyPatch) -> None:
-    handle = loopback.prepare(message("stream")).handle
+    handle = messages.prepare(message("stream")).handle
     handle.check()
-    monkeypatch.setattr(loopback.zlib, "crc32", lambda data: 1)
+    monkeypatch.setattr(messages.zlib, "crc32", lambda data: 1)
     with pytest.raises(VerificationError, match="1024 byte arrived changed"):
         handle.check()
 
 
 def test_a_peer_that_dies_in_the_middle_fails_the_point_and_the_next_one_works(backend: CpuBackend) -> None:
-    prepared = loopback.prepare(message("stream", size=MIB))
+    prepared = messages.prepare(message("stream", size=MIB))
     assert prepared.handle.link._process is not None
     os.kill(prepared.handle.link._process.pid, signal.SIGKILL)
     with pytest.raises(DeviceError, match=r"lost in the middle of a transfer \(it ended with signal 9"):
@@ -69,7 +69,7 @@ def test_a_peer_that_dies_in_the_middle_fails_the_point_and_the_next_one_works(b
 
 
 def test_after_any_fault_inside_a_transfer_the_connection_is_a_new_one(backend: CpuBackend) -> None:
-    prepared = loopback.prepare(message("stream", size=MIB))
+    prepared = messages.prepare(message("stream", size=MIB))
     link = prepared.handle.link
 
     def full() -> None:
@@ -121,7 +121,7 @@ def test_the_peer_ends_with_the_process_that_started_it() -> None:
 def test_messages_that_are_not_there() -> None:
     for point in (message("ping", "exchange"), message("burst"), message("stream", size=0)):
         with pytest.raises(DeviceError, match=r"valid: ping send|messages are 1 to"):
-            loopback.prepare(point)
+            messages.prepare(point)
 
 
 class Silent:

@@ -10,7 +10,7 @@ import pytest
 
 from bench.backends.cpu import CpuBackend
 from bench.errors import ResourceError, VerificationError
-from bench.links import crew, loopback
+from bench.links import crew, messages
 from bench.profile.records import Point, Precision
 from tests.test_overlap import KIB, MIB, point
 from tests.test_overlap import backend as backend
@@ -100,7 +100,7 @@ def test_a_worker_that_fails_leaves_no_stale_bytes_in_the_connection(backend: Cp
         handle._pipelined(2)
     assert 0 < link.owed < MIB
     message = Point("link", "loopback", "ping", Precision.of("fp64"), "network", "send", sizes={"bytes": KIB})
-    loopback.Messages(message, link, KIB).check()
+    messages.Messages(message, link, KIB).check()
     handle.crew._compute = failing
     with pytest.raises(ZeroDivisionError):
         handle._pipelined(1)

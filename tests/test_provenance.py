@@ -93,6 +93,8 @@ def test_source_hash_moves_with_python_files_of_bench_and_kernels_only(checkout:
         ("/data/alice smith/results/", "results"),
         ("../alice/results", "results"),
         ("--pair=/a/alice:b,/c/d", "--pair=d"),
+        ("0011223344556677@node7.site:18515", "PEER"),
+        ("--peer=0011223344556677@[fe80::1]:18515", "--peer=PEER"),
         ("3", "3"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The links of a host and what happens on them: storage, loopback, memory nodes, pipelining, team start."""
+"""The links of a host and what happens on them: storage, TCP, memory nodes, pipelining, team start."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def unsupported(point: Point, facts: Mapping[str, Any]) -> str:
         return storage.unsupported(point)
     if point.kernel == "pipeline":
         return pipeline.unsupported(point)
-    known = ("loopback", "empty", "smallest")
+    known = ("loopback", "tcp", "empty", "smallest")
     return "" if point.kernel in known else f"{point.kernel} is measured on GPUs only"
 
 
 def prepare(point: Point, machine: Machine) -> Prepared:
     """The handle of one point on the host; DeviceError or ResourceError says what is wrong."""
-    from bench.links import loopback, numa, pipeline, storage, team_start
+    from bench.links import messages, numa, pipeline, storage, team_start
 
     if point.family == "launch":
         return team_start.prepare(point, machine.team, machine.isa)
@@ -41,4 +41,4 @@ def prepare(point: Point, machine: Machine) -> Prepared:
         return pipeline.prepare(point, machine.team.cpus, machine.isa)
     if point.kernel == "remote-read":
         return numa.prepare(point, machine.device.facts, machine.isa)
-    return storage.prepare(point) if point.kernel == "storage" else loopback.prepare(point, machine.team.cpus)
+    return storage.prepare(point) if point.kernel == "storage" else messages.prepare(point, machine.team.cpus)

@@ -1,4 +1,4 @@
-"""The other process of the loopback link: `python -m bench.links.peer PARENT PORT [CPU]` connects and obeys.
+"""The other end of a TCP link; as `python -m bench.links.peer PARENT PORT [CPU]` it connects over loopback.
 
 Every request is a header (operation, bytes of a message, how many) on the one connection:
 
@@ -25,6 +25,9 @@ import zlib
 
 HEADER = struct.Struct("!cQQ")
 PR_SET_PDEATHSIG = 1
+MOST_BYTES = 256 << 20
+"""Of a message: a request for more is refused by ending the connection."""
+
 HOST = "127.0.0.1"
 
 
@@ -77,6 +80,8 @@ class Peer:
         while True:
             receive(self.link, memoryview(header))
             operation, size, count = HEADER.unpack(header)
+            if size > MOST_BYTES:
+                raise ConnectionError(f"a message of {size} byte is more than the {MOST_BYTES} there may be")
             if len(self.into) < size:
                 self.into, self.out = bytearray(size), bytearray(random.Random(size).randbytes(size))
             self.obey(operation, size, count)

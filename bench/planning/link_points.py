@@ -84,7 +84,7 @@ def _short(point: Point) -> Planned:
 
 
 def links(draft: Draft) -> None:
-    """Storage, page cache, loopback TCP, and every pair of memory nodes."""
+    """Storage, page cache, TCP over loopback and to a peer that was named, every pair of memory nodes."""
     if not _on_host(draft, "link"):
         return
     _files(draft)
@@ -92,6 +92,8 @@ def links(draft: Draft) -> None:
     for variant, access, grid in messages:
         for size in grid[draft.detail]:
             _link(draft, "loopback", variant, "network", access, size, 5e-3)
+            if draft.device.facts.get("peer"):
+                _link(draft, "tcp", variant, "node network", access, size, 5e-3)
     _nodes(draft)
 
 

@@ -45,7 +45,7 @@ LINKS: tuple[tuple[str, Side], ...] = (
 BUS = 5
 """Column of LINKS with the bus bandwidth, which only collectives have; alpha and its width follow."""
 
-FLOWS = ("host link", "device", "peer", "NUMA", "storage", "page cache", "network")
+FLOWS = ("host link", "device", "peer", "NUMA", "storage", "page cache", "node network", "network")
 """Links in the order of the report, by the first word of their name; others behind them."""
 
 

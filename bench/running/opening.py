@@ -10,7 +10,7 @@ from typing import Any
 from bench import host
 from bench.backends import open_backend
 from bench.device import Device
-from bench.errors import DeviceError, ResourceError
+from bench.errors import DeviceError, ResourceError, UsageError
 from bench.running.runners import Children, InProcess, Runner
 
 NO_BLOCKER = "ROOFLINE_NO_BLOCKER"
@@ -80,6 +80,19 @@ def with_scratch(device: Device, runner: Runner, folder: Path, asked: bool = Fal
     place = scratch.existing(folder)
     runner.environment[scratch.VARIABLE] = str(place)
     return replace(device, facts={**device.facts, "scratch": scratch.described(place)})
+
+
+def with_peer(device: Device, runner: Runner, asked: str) -> Device:
+    """The host with a peer on another node, which answers; its processes are told where."""
+    if not asked:
+        return device
+    if device.id != "cpu" or not isinstance(runner, Children):
+        raise UsageError(f"--peer is a link of the host, not of {device.id}: give --device cpu")
+    from bench.links import node
+
+    node.Node(node.parsed(asked), ()).close()
+    runner.environment[node.VARIABLE] = asked
+    return replace(device, facts={**device.facts, "peer": True})
 
 
 def _gpu(device: str, blocker: bool) -> tuple[Device, Runner]:

@@ -22,7 +22,7 @@ from bench.profile.records import SCHEMA_VERSION, TOOL_VERSION, Point, Precision
 from bench.report.units import counted
 from bench.running import second
 from bench.running.campaign import FINISHED, Campaign
-from bench.running.opening import automatic, open_device, remarks, with_scratch
+from bench.running.opening import automatic, open_device, remarks, with_peer, with_scratch
 from bench.running.progress import Screen, duration
 from bench.running.runners import InProcess, Runner
 from bench.store import Store, Taken, read_log, write_profile
@@ -71,11 +71,13 @@ def run(
     blocker: bool = True,
     cross_check: bool = False,
     scratch: Path | None = None,
+    peer: str = "",
 ) -> Path:
     """Measure and derive; the result folder, with samples.jsonl and profile.json in it.
 
-    resume: go on with this folder under its own options, everything else but `scratch` is ignored
+    resume: go on with this folder under its own options, everything else but `scratch` and `peer` is ignored
     scratch: folder for the files whose reading and writing is timed; where the results go when omitted
+    peer: TOKEN@HOST:PORT of `python -m bench peer` on another node
     KeyboardInterrupt carries the command that goes on; BenchError is everything foreseen.
     """
     screen = Screen(quiet)
@@ -95,6 +97,7 @@ def run(
         second.check_asked(found, options.cross_check, options.blocker)
         options = replace(options, device=found.id, memory=_available(found, runner))
     found = with_scratch(found, runner, scratch or resume or results, scratch is not None)
+    found = with_peer(found, runner, peer)
     timebox = TimeBox(runner.now, 60 * options.minutes)
     try:
         drafted = _plan(found, runner, options)

@@ -28,7 +28,7 @@ class Use:
     ways: tuple[str, ...]
 
 
-NETWORK = Use("--network", ("peer", "host link", "network", "node", "storage"), BOTH_WAYS)
+NETWORK = Use("--network", ("peer", "node network", "host link", "network", "NUMA", "storage"), BOTH_WAYS)
 """A device of a ring sends while it receives."""
 
 READ = Use("--beyond", ("host link", "storage"), ("h2d", "read", "send"))

@@ -36,6 +36,9 @@ def run(
             envvar="ROOFLINE_SCRATCH", help="Folder whose storage is measured; --results when omitted."
         ),
     ] = None,
+    peer: Annotated[
+        str, typer.Option(envvar="ROOFLINE_PEER", help="What `peer` on another node prints.")
+    ] = "",
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -66,12 +69,24 @@ def run(
         blocker=not no_blocker,
         cross_check=cross_check,
         scratch=scratch,
+        peer=peer,
     )
     table = remake.report(folder)
     show_table(folder, table, as_json)
     progress.Screen(quiet).say(f"table, plot and samples: {folder}")
     if strict:
         arguments.check_converged(profile_at(folder))
+
+
+def peer(
+    listen: Annotated[str, typer.Option(help="Address of this node to listen at.")] = "0.0.0.0",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 18515,
+) -> None:
+    """Serve the other end of a network link to a run elsewhere."""
+    from bench.links import node
+
+    streams.end_like_ctrl_c()
+    node.serve(listen, port, partial(print, flush=True))
 
 
 def devices(as_json: Json = False) -> None:

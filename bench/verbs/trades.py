@@ -35,7 +35,7 @@ def trades(
     state: Annotated[float, typer.Option(min=0, help="Bytes held for a weight: 16 with Adam.")] = 16.0,
     as_json: Json = False,
 ) -> None:
-    """Say what parallel modes, recomputing, smaller numbers and packed gradients buy a training step."""
+    """Say what parallel modes and smaller data buy a training step."""
     from bench.report import trades as words
     from bench.trades import machine as machines
     from bench.trades.rows import Question

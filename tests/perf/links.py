@@ -21,7 +21,7 @@ from pathlib import Path
 from rich.console import Console
 
 from bench.errors import BenchError, DeviceError
-from bench.links import loopback
+from bench.links import loopback, messages
 from bench.profile.records import Point, Precision
 from tests.perf import table
 from tests.perf.pairs import Side, Window, interleave
@@ -89,7 +89,7 @@ class Ours:
 
     def __init__(self, size: int) -> None:
         point = Point("link", "loopback", "stream", Precision.of("fp64"), "network", "send")
-        self._prepared = loopback.prepare(Point(**{**vars(point), "sizes": {"bytes": BLOCK}}))
+        self._prepared = messages.prepare(Point(**{**vars(point), "sizes": {"bytes": BLOCK}}))
         self._prepared.handle.check()
         self._amount = size // BLOCK
         self.name = "stream 128 KiB"
