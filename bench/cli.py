@@ -64,6 +64,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "report": results.report,
     "reference": results.reference_figures,
     "compare": results.compare,
+    "fleet": results.fleet,
     "predict": prediction.predict,
     "export": results.export,
     "audit": devices.audit,

@@ -173,16 +173,24 @@ def differences(a: Profile, b: Profile) -> Iterator[Difference]:
         yield Difference("ceilings", "threads or SMs of the whole device", said[0], said[1])
 
 
-def _by_key(profile: Profile, side: str, doubles: list[str]) -> dict[tuple[Any, ...], Ceiling]:
-    found: dict[tuple[Any, ...], Ceiling] = {}
+Key = tuple[Any, ...]
+
+
+def key_of(ceiling: Ceiling) -> Key:
+    """What two ceilings must have in common to be compared."""
+    return (
+        *(getattr(ceiling, name) for name in KEY),
+        ceiling.precision.label,
+        None if ceiling.scope in WHOLE else (ceiling.scope, ceiling.threads),
+        ceiling.variant if ceiling.quantity == "t0" or roofs.is_link(ceiling) else "",
+    )
+
+
+def _by_key(profile: Profile, side: str, doubles: list[str]) -> dict[Key, Ceiling]:
+    found: dict[Key, Ceiling] = {}
     for ceiling in profile.ceilings:
         _refuse(ceiling, side)
-        key = (
-            *(getattr(ceiling, name) for name in KEY),
-            ceiling.precision.label,
-            None if ceiling.scope in WHOLE else (ceiling.scope, ceiling.threads),
-            ceiling.variant if ceiling.quantity == "t0" or roofs.is_link(ceiling) else "",
-        )
+        key = key_of(ceiling)
         if key in found:
             doubles.append(f"{side} holds {ceiling_name(ceiling)} more than once; the first is compared")
         found.setdefault(key, ceiling)

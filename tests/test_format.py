@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench import compare
+from bench import compare, fleet
 from bench.exporters import FORMATS, longtable, prometheus
 from bench.profile import records, schema
 from bench.report import ways
@@ -25,6 +25,11 @@ QUOTED = set(re.findall(r"`([^`\n]+)`", TEXT))
         compare.Comparison,
         compare.Row,
         compare.Difference,
+        *(
+            r
+            for r in vars(fleet).values()
+            if dataclasses.is_dataclass(r) and r.__module__ == fleet.__name__ and r is not fleet.Member
+        ),
     ],
     ids=lambda record: record.__name__,
 )

@@ -88,6 +88,25 @@ def compare(
     show(as_json, comparison, render(comparison) + drawn)
 
 
+def fleet(
+    folders: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Result folders or their parents; all of --results if left out."),
+    ] = None,
+    results: Results = Path("results"),
+    allow_simulated: Simulated = False,
+    as_json: Json = False,
+) -> None:
+    """Say how results of one model differ, which board is off, and what the models are to each other."""
+    from bench import fleet as fleets
+    from bench.report.fleet import render
+
+    paths = fleets.gathered(folders or (), results)
+    members = [fleets.Member(n, profile_at(p)) for n, p in zip(fleets.named(paths), paths, strict=True)]
+    found = fleets.fleet(members, allow_simulated)
+    show(as_json, found, render(found))
+
+
 def export(
     folder: Folder,
     to: Annotated[str, typer.Option(help="csv, json, parquet or prometheus.")],
