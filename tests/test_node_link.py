@@ -161,14 +161,18 @@ def test_only_the_host_has_a_peer(call: Any, tmp_path: Path, served: str) -> Non
 
 @pytest.mark.slow
 def test_a_run_over_the_network_of_two_nodes(tmp_path: Path, served: str) -> None:
-    words = [sys.executable, "-m", "bench", "run", "--device", "cpu", "--minutes", "0.15", "--quiet"]
-    words += ["--families", "link", "--results", str(tmp_path), "--peer", served]
+    words = [sys.executable, "-m", "bench", "run", "--device", "cpu", "--minutes", "0.3", "--quiet"]
+    words += ["--families", "link,overlap", "--results", str(tmp_path), "--peer", served]
     done = subprocess.run(words, cwd=TOP, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     text = next(tmp_path.glob("*/*/samples.jsonl")).read_text()
     samples = [record for record in map(json.loads, text.splitlines()) if "point" in record]
     found = [s for s in samples if s["point"]["kernel"] == "tcp"]
     assert found
+    found += [
+        s for s in samples if (s["point"]["family"], s["point"]["level"]) == ("overlap", "node network")
+    ]
+    assert {s["point"]["kernel"] for s in found} == {"tcp", "pipeline"}
     assert all(s["status"] == "ok" and s["point"]["level"] == "node network" for s in found)
     assert "node network" in done.stdout
     assert served.split("@")[0] not in text, "neither token nor name of the other node is kept"

@@ -1,4 +1,4 @@
-"""Where the chunks of the pipelining experiment come from: storage, the page cache, or another process."""
+"""Where the chunks of the pipelining experiment come from: a file, or another process."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from bench.errors import DeviceError
-from bench.links import loopback, scratch, storage
+from bench.links import loopback, node, scratch, storage
+from bench.links.connection import Connection
 
-LEVELS = ("storage", "page cache", "network")
+LEVELS = ("storage", "page cache", "network", "node network")
 
 
 class Source(Protocol):
@@ -50,12 +51,10 @@ class File:
 
 
 class Stream:
-    """The same bytes sent by the second process of the loopback link, on the second CPU, in every pass."""
+    """The same bytes sent by the process at the other end of a link, in every pass."""
 
-    def __init__(self, size: int, cpus: tuple[int, ...]) -> None:
-        self.size = size
-        self.link = loopback.kept(cpus)
-        self.facts: dict[str, Any] = {"sender_cpu": cpus[-1]}
+    def __init__(self, size: int, link: Connection, facts: dict[str, Any]) -> None:
+        self.size, self.link, self.facts = size, link, facts
         data = b"".join(scratch.pattern(i).tobytes() for i in range(-(-size // scratch.BLOCK)))[:size]
         with self.link.guarded():
             self.link.ask(b"L", size)
@@ -103,4 +102,9 @@ def opened(level: str, size: int, cpus: Sequence[int] = ()) -> Source:
         raise DeviceError(f"no chunks come from {level!r}; valid: {', '.join(LEVELS)}")
     if not 0 < size <= storage.MOST_BYTES:
         raise DeviceError(f"a pass is up to {storage.MOST_BYTES} byte, not {size}")
-    return Stream(size, ends(cpus)) if level == "network" else File(size, level == "storage")
+    if level == "node network":
+        return Stream(size, node.kept(tuple(cpus[:1])), {})
+    if level == "network":
+        both = ends(cpus)
+        return Stream(size, loopback.kept(both), {"sender_cpu": both[-1]})
+    return File(size, level == "storage")

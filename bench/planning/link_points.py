@@ -32,7 +32,7 @@ MOST_CHUNKS = (16, 64, 64)
 BALANCES = ((100, 4 * MIB), (25, 4 * MIB), (400, MIB))
 """Percent of the time of moving that computing takes, and bytes of a pass: all passes last about as long."""
 
-FASTER = {"storage": 1, "page cache": 4, "network": 2}
+FASTER = {"storage": 1, "page cache": 4, "network": 2, "node network": 1}
 """Factor of these bytes by link: a pass lasts several milliseconds, long against the cost of a chunk."""
 
 STEADIER_BALANCES = (0, 1, 3)
@@ -138,8 +138,8 @@ def _nodes(draft: Draft) -> None:
 def overlap(draft: Draft) -> None:
     """Chunks over the slowest link at hand, computing shorter, as long and longer than moving.
 
-    Beside it the link to another process of ours, which no other tenant shares. A simulated pipeline is
-    priced by its parts, each a point of its own.
+    Beside it the link to another process of ours, which no other tenant shares, and that to a peer on another
+    node. A simulated pipeline is priced by its parts, each a point of its own.
     """
     if not _on_host(draft, "overlap"):
         return
@@ -150,6 +150,8 @@ def overlap(draft: Draft) -> None:
     chosen = [(level, b) for b in BALANCES[: 1 if draft.detail == 0 else None]]
     if level != "network":
         chosen += [("network", b) for b in BALANCES[: STEADIER_BALANCES[draft.detail]]]
+    if draft.device.facts.get("peer"):
+        chosen += [("node network", b) for b in BALANCES[: 1 if draft.detail == 0 else None]]
     for link, (percent, size) in chosen:
         sized = {"bytes": FASTER[link] * size, "percent": percent, "chunks": MOST_CHUNKS[draft.detail]}
         point = Point("overlap", "pipeline", "swept", BYTES, link, "read", threads=draft.threads, sizes=sized)
