@@ -239,6 +239,8 @@ def test_modes_against_one_device() -> None:
     assert (one.fits, data.held) == (True, pytest.approx(16e6 + 2e9))
     assert data.overlapped.low < data.overlapped.value < data.overlapped.high  # type: ignore[operator]
     assert [row.name for row in rows.modes(question(devices=1))] == ["one device"]
+    many = [row.name for row in rows.modes(question(devices=11))]
+    assert many == ["one device", "data-parallel", "tensor-parallel"], "10 layers are no pipeline of 11"
 
 
 def test_trades_against_the_step_as_it_is() -> None:
@@ -311,6 +313,7 @@ def test_the_verb(call: Any, tmp_path: Path) -> None:
     assert found["micro_batches"] == 16
     for words_given, sentence in (
         (("--parallel", "sideways"), "unknown --parallel 'sideways'; valid: data, tensor, pipeline"),
+        (("--parallel", "pipeline", "--devices", "11"), "11 devices cannot share 10 layers as a pipeline"),
         (("--precision", "fp8"), "no pi of precision 'fp8' in this profile; valid: fp64, fp32"),
         (("--bytes", "-3 GB"), "--bytes must be a positive number"),
     ):

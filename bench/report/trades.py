@@ -68,7 +68,9 @@ def render(question: Question, simulated: bool) -> str:
 
 
 def _meaning(question: Question) -> Iterator[str]:
-    yield "step: all resources at once to one after the other; error: what a number loses, relative rms"
+    told = any(row.error is not None for row in rows.trades(question))
+    error = "; error: what a number loses, relative rms" if told else ""
+    yield f"step: all resources at once to one after the other{error}"
     if question.memory is not None:
         yield f"held: of {capacity(question.memory)}; with !: does not fit"
 

@@ -10,7 +10,7 @@ from bench.profile.records import Interval
 from bench.trades import rounding
 from bench.trades.cost import Cost, Rates, crossing
 from bench.trades.machine import Machine
-from bench.trades.step import MODES, Split, Step, alone, data, ring
+from bench.trades.step import MODES, PIPELINE, Split, Step, alone, data, ring
 from kernels.spec import ITEM_BYTES
 
 MOST_DEVICES = 1 << 20
@@ -87,10 +87,9 @@ def modes(question: Question) -> list[Row]:
     """One device, then every mode for the devices there are, each against one device."""
     one = alone(question.step)
     offers = [Offer("one device", one)]
-    if question.split.devices > 1:
-        offers += [
-            Offer(f"{name}-parallel", mode(question.step, question.split)) for name, mode in MODES.items()
-        ]
+    for name, mode in MODES.items() if question.split.devices > 1 else ():
+        if name != PIPELINE or question.split.devices <= question.step.layers:
+            offers.append(Offer(f"{name}-parallel", mode(question.step, question.split)))
     return [_row(question, offer, one) for offer in offers]
 
 

@@ -107,5 +107,8 @@ def pipeline(step: Step, split: Split) -> Cost:
 
 Mode = Callable[[Step, Split], Cost]
 
-MODES: dict[str, Mode] = {"data": data, "tensor": tensor, "pipeline": pipeline}
+PIPELINE = "pipeline"
+"""The mode that needs a layer for each device."""
+
+MODES: dict[str, Mode] = {"data": data, "tensor": tensor, PIPELINE: pipeline}
 """How devices may share a step, by the name that --parallel takes."""

@@ -39,11 +39,15 @@ def trades(
     from bench.report import trades as words
     from bench.trades import machine as machines
     from bench.trades.rows import Question
-    from bench.trades.step import MODES, Split, Step
+    from bench.trades.step import MODES, PIPELINE, Split, Step
     from kernels.spec import ITEM_BYTES
 
     if parallel not in MODES:
         raise UsageError(f"unknown --parallel {parallel!r}; valid: {', '.join(MODES)}")
+    if parallel == PIPELINE and devices > layers:
+        raise UsageError(
+            f"{devices} devices cannot share {layers} layers as a pipeline: one layer each at least"
+        )
     profile = profile_at(folder or arguments.newest(results))
     machine = machines.measured(profile, mode, network, latency, beyond)
     machines.check_precision(machine, precision)
