@@ -4,7 +4,8 @@
 
 Instruction peak, not library peak: nothing is loaded from memory in the loop. `mma` (kernels/mma.py) is
 the instruction of one warp and exists from compute capability 7.5 on; `wgmma` (kernels/wgmma.py) is the
-one of four warps, without which capability 9.0 gives about two thirds of its peak.
+one of four warps, without which capability 9.0 gives about two thirds of its peak. Boards of 7.5 without
+matrix units run `mma` on other units: what they reach is no rate of matrix units, and is not measured.
 
 Operands while timing are random, but every second product takes the B before it with the other sign:
 accumulators stay of the size of one product for any count, in fp16 too, and no value is special.

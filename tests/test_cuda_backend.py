@@ -325,6 +325,16 @@ def test_instructions_that_a_gpu_lacks_are_skipped_with_the_reason(gpu: FakeGpu)
     assert gpu.compiled[-1][1] == ("--std=c++17",)
 
 
+def test_emulated_matrix_instructions_are_skipped_with_the_reason(gpu: FakeGpu) -> None:
+    gpu.properties |= {"major": 7, "minor": 5}
+    for name, said in (("NVIDIA GeForce GTX 1650", "has no Tensor Cores"), ("NVIDIA GeForce RTX 2060", "")):
+        board = replace(device(compute_capability=75), name=name)
+        turing = CudaBackend(board, Board(), Engine(gpu.now))
+        half = Precision("fp16", "fp32", "fp16", "matrix")
+        why = turing.unsupported(Point("tensor", "mma", "m16n8k8 b256", half, scope="device"))
+        assert said in why and bool(why) == bool(said), why
+
+
 def test_what_this_version_or_gpu_has_not_is_said(backend: CudaBackend) -> None:
     fp4 = Precision("fp4", "fp32", "fp16", "library")
     sizes = {"m": 256, "n": 256, "k": 256}

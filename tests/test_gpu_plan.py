@@ -12,6 +12,7 @@ import pytest
 from bench.backends import open_backend
 from bench.device import Device
 from bench.errors import ResourceError, UsageError
+from bench.fitting import in_theory
 from bench.gpu.products import PRODUCTS
 from bench.planning import gpu_memory_points, gpu_points
 from bench.planning.gpu_budget import BUDGETS, HEADLINES, table
@@ -20,7 +21,7 @@ from bench.planning.plan import plan
 from bench.planning.planned import PRESETS, Plan, Planned
 from bench.planning.points import Draft
 from bench.planning.timebox import Ledger, allot
-from bench.profile.records import Precision
+from bench.profile.records import Point, Precision
 from bench.workloads import on_gpu
 from kernels import CUDA
 from kernels.mix import cuda_points
@@ -255,6 +256,35 @@ def test_an_unknown_minor_capability_is_planned_by_its_major() -> None:
     )
     kernels = {p.point.kernel for p in of(planned("standard", near), "tensor")}
     assert kernels == {"mma"}, "wgmma belongs to one capability alone"
+
+
+@pytest.mark.parametrize(
+    ("name", "measured", "said"),
+    [
+        ("NVIDIA GeForce RTX 2060", True, ""),
+        (
+            "NVIDIA GeForce GTX 1660",
+            False,
+            "tensor: NVIDIA GeForce GTX 1660 has no Tensor Cores: other units ",
+        ),
+        (
+            "NVIDIA Graphics Device",
+            True,
+            "tensor: unknown whether 'NVIDIA Graphics Device' has Tensor Cores: ",
+        ),
+    ],
+)
+def test_emulated_matrix_instructions_are_no_ceiling(name: str, measured: bool, said: str) -> None:
+    """Nor is what a library reaches by them a share of a rate that the board does not have."""
+    turing = replace(with_facts(compute_capability=75), kind="cuda", name=name)
+    drafted = plan(turing, open_backend(LARGE.id).variants, "standard")
+    assert bool(of(drafted, "tensor")) is measured
+    assert [n[: len(said)] for n in drafted.notes if "Tensor Cores" in n] == [said] * bool(said)
+    half, single = (replace(Precision.of(p, "library"), accumulate="fp32") for p in ("fp16", "fp32"))
+    point = Point("gemm", "gemm", "", half, "DRAM")
+    as_header = {"kind": "cuda", "name": name, "facts": {"compute_capability": 75}}
+    assert in_theory.share(point, 512.0, 1e12, as_header) == (pytest.approx(1.0) if not said else None)
+    assert in_theory.share(replace(point, precision=single), 64.0, 1e12, as_header) == pytest.approx(0.5)
 
 
 def test_matrix_units_follow_from_the_forms() -> None:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bench.gpu.rates import LABELS, RATES, bus_bytes_per_second, flops_per_clock_per_sm
+from bench.gpu.rates import (
+    LABELS,
+    RATES,
+    bus_bytes_per_second,
+    flops_per_clock_per_sm,
+    has_matrix_units,
+)
 from bench.profile.records import Precision
 
 PRECISIONS = (
@@ -69,6 +75,35 @@ def test_a_geforce_halves_matrix_rates_with_fp32_accumulation(name: str, label: 
     whole, said = flops_per_clock_per_sm(89, "bf16>fp32 matrix")
     assert whole == 1024 and "GeForce boards do half" in said
     assert flops_per_clock_per_sm(90, "bf16>fp32 matrix", "NVIDIA H200")[0] == 4096
+
+
+@pytest.mark.parametrize(
+    ("name", "there"),
+    [
+        ("NVIDIA GeForce RTX 2080 Ti", True),
+        ("NVIDIA TITAN RTX", True),
+        ("Quadro RTX 4000", True),
+        ("Tesla T4", True),
+        ("NVIDIA T4G", True),
+        ("NVIDIA GeForce GTX 1660 Ti", False),
+        ("GeForce GTX 1650", False),
+        ("NVIDIA GeForce MX450", False),
+        ("NVIDIA T1000 8GB", False),
+        ("NVIDIA T400 4GB", False),
+        ("Quadro T2000 with Max-Q Design", False),
+        ("NVIDIA CMP 30HX", None),
+        ("NVIDIA Graphics Device", None),
+    ],
+)
+def test_turing_boards_have_matrix_units_by_their_name(name: str, there: bool | None) -> None:
+    assert has_matrix_units(75, name) is there
+    rate, said = flops_per_clock_per_sm(75, "fp16 matrix", name)
+    assert rate == (1024 if there else None)
+    assert ("has no Tensor Cores" in said) == (there is False)
+    assert ("unknown whether" in said) == (there is None)
+    assert flops_per_clock_per_sm(75, "fp16", name)[0] == 256, "vector units do fp16 on all of them"
+    assert has_matrix_units(80, name) is has_matrix_units(70, name) is True
+    assert has_matrix_units(61, name) is False
 
 
 def test_an_unknown_capability_takes_the_nearest_lower_of_its_major_and_says_so() -> None:

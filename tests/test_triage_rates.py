@@ -96,6 +96,30 @@ def test_byte_count_of_a_kernel_without_flop(gpu: Log) -> None:
     assert float(one.evidence["factor"]) == pytest.approx(2.0, rel=0.01)
 
 
+def reads_twice(s: Sample) -> Sample:
+    return replace(s, bytes_read=s.bytes_read * 2)
+
+
+def test_byte_count_of_the_reads_of_a_kernel_without_flop(gpu: Log) -> None:
+    """Twice the reads are half as many bytes again, as copies of the same loop shape tell."""
+    found = diagnosed(gpu, where(of("stream", "copy"), reads_twice))
+    one = only([f for f in found if f.subject == "copy"], "byte-count")
+    assert float(one.evidence["factor"]) == pytest.approx(1.5, rel=0.01)
+    assert "copy counts 1.5 times the bytes" in one.sentence
+
+
+def test_byte_count_where_only_its_share_of_reads_is_known(gpu: Log) -> None:
+    """Nothing says how many units a repetition did: reads or writes may be wrong, and that is said."""
+
+    def change(s: Sample) -> Sample:
+        bare = replace(s, facts={k: v for k, v in s.facts.items() if k != "amount"})
+        return reads_twice(bare) if of("stream", "copy")(s) else bare
+
+    one = only([f for f in diagnosed(gpu, change) if f.subject == "copy"], "byte-count")
+    assert "2 times as many bytes read for each byte written" in one.sentence and "factor" not in one.evidence
+    assert (one.evidence["if_reads"], one.evidence["if_writes"]) == (1.5, 0.75)
+
+
 # -- arithmetic -------------------------------------------------------------------------------------
 
 

@@ -23,6 +23,7 @@ from bench.gpu.bodies import MOST_LAUNCHES, Bodies, Ready
 from bench.gpu.engine import Engine
 from bench.gpu.faults import ContextLost, contained, translated
 from bench.gpu.products import PRODUCTS, product, work
+from bench.gpu.rates import has_matrix_units, units_lacking
 from bench.gpu.telemetry import Telemetry, Window
 from bench.profile.records import Point, Precision, Repetitions
 from kernels import KERNELS
@@ -116,6 +117,8 @@ class CudaBackend:
             return "" if find_spec(WORKLOADS) else "no GPU implementation in this version"
         if point.family in MAKERS:
             return str(self._maker(maker_of(point)).unsupported(point))
+        if point.family == "tensor" and has_matrix_units(self.engine.capability, self.device.name) is False:
+            return units_lacking(self.engine.capability, self.device.name)
         try:
             product(point) if point.family == "gemm" else bodies.named(point, self.engine.capability)
         except DeviceError as error:

@@ -29,11 +29,16 @@ def share(point: Point, per_clock: float | None, value: float, device: Mapping[s
         return value / bus if bus else None
     if per_clock is None or point.family not in COMPUTING:
         return None
-    board = str(device.get("name", ""))
     units = candidates(point.precision)
-    rates = (flops_per_clock_per_sm(int(capability), unit.label, board)[0] for unit in units)
+    name = board(str(device.get("kind", "")), str(device.get("name", "")))
+    rates = (flops_per_clock_per_sm(int(capability), unit.label, name)[0] for unit in units)
     rate = next(filter(None, rates), None)
     return per_clock / rate if rate else None
+
+
+def board(kind: str, name: str) -> str:
+    """The name of a board as tables of boards know it: none of a simulated device, which has what it has."""
+    return "" if kind == "simulated" else name
 
 
 def candidates(precision: Precision) -> tuple[Precision, ...]:

@@ -24,6 +24,14 @@ A10, A40, T4 and RTX PRO 6000 give the whole rate; of other professional boards 
 
 HALVED_CAPABILITIES = (75, 86, 89, 120)
 
+TURING = 75
+"""The capability of chips with Tensor Cores (TU102, TU104, TU106) and without (TU116, TU117). These run the
+instructions of matrix units all the same, on other units and more slowly."""
+
+WITH_UNITS = r"\brtx\b|\bt(4g?|10|40)\b"
+WITHOUT_UNITS = r"\bgtx 16\d\d|\bmx ?[45]50\b|\bt(400|500|550|600|1000|1200|2000)\b"
+"""Names of Turing boards in small letters: with and without Tensor Cores. No other name tells."""
+
 TABLE = """
                       7.0    7.5    8.0    8.6    8.7    8.9    9.0   10.0   10.3   11.0   12.0
 fp64                  64g     4g    64g     4g     4g     4g   128g   128g     4s      ?     4g
@@ -67,13 +75,36 @@ RATES: Mapping[str, Mapping[int, tuple[int, str]]] = _rows(TABLE)
 LABELS = tuple(RATES)
 
 
+def has_matrix_units(compute_capability: int, board: str) -> bool | None:
+    """Whether a GPU has matrix units (Tensor Cores), None where its name does not tell.
+
+    compute_capability: x 10;  board: its name
+    """
+    if compute_capability != TURING:
+        return compute_capability >= 70
+    name = board.lower()
+    return True if re.search(WITH_UNITS, name) else False if re.search(WITHOUT_UNITS, name) else None
+
+
+def units_lacking(compute_capability: int, board: str) -> str:
+    """Why a rate of matrix instructions is none of matrix units, or may be none; "" where it is one."""
+    there = has_matrix_units(compute_capability, board)
+    if there is None:
+        return (
+            f"unknown whether {board!r} has Tensor Cores: boards of capability {compute_capability / 10:.1f} "
+            "exist with and without"
+        )
+    return "" if there else f"{board} has no Tensor Cores: other units do the work of their instructions"
+
+
 def flops_per_clock_per_sm(
     compute_capability: int, precision_label: str, board: str = ""
 ) -> tuple[int | None, str]:
     """FLOP a clock and SM of a precision, with its source; (None, why not) where it is not known.
 
     compute_capability: x 10;  precision_label: as Precision.label of the unit that does the work
-    board: its name; those of HALF_RATE halve the matrix rates with fp32 accumulation
+    board: its name; those of HALF_RATE halve the matrix rates with fp32 accumulation, and of Turing only
+    some have matrix units. Without a name the chip is meant that has them
     An unknown capability takes the nearest lower of its major; the note then says "fallback".
     """
     table = RATES.get(precision_label)
@@ -86,6 +117,8 @@ def flops_per_clock_per_sm(
     note = source if max(near) == compute_capability else f"fallback to {max(near) / 10:.1f}: {source}"
     if rate == 0:
         return None, f"no {precision_label} rate to compare with ({note})"
+    if board and " matrix" in precision_label and (lacking := units_lacking(compute_capability, board)):
+        return None, lacking
     if precision_label in HALVED and max(near) in HALVED_CAPABILITIES:
         return _halved(rate, note, board)
     return rate, note

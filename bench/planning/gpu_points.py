@@ -7,9 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from bench.errors import ResourceError
-from bench.fitting.in_theory import in_units
+from bench.fitting.in_theory import board, in_units
 from bench.fitting.intervals import CAP_PI, MEDIAN, P75, memory_cap
-from bench.gpu.rates import bus_bytes_per_second, flops_per_clock_per_sm
+from bench.gpu.rates import (
+    bus_bytes_per_second,
+    flops_per_clock_per_sm,
+    has_matrix_units,
+    units_lacking,
+)
 from bench.planning import gpu_link_points, gpu_memory_points
 from bench.planning.gpu_budget import BUDGETS, SWEEP, Budget, Shape
 from bench.planning.planned import Planned
@@ -179,7 +184,8 @@ def seconds(draft: Draft, precision: Precision, shape: Shape) -> float:
     """What a product should take at half of the theoretical rate; infinite where no rate is known."""
     facts, (m, n, k) = draft.device.facts, shape
     label = in_units(precision).label
-    rate, _ = flops_per_clock_per_sm(int(facts.get("compute_capability", 0)), label, draft.device.name)
+    name = board(draft.device.kind, draft.device.name)
+    rate, _ = flops_per_clock_per_sm(int(facts.get("compute_capability", 0)), label, name)
     clock = facts.get("max_sm_clock_hz")
     return 2.0 * m * n * k / (0.5 * rate * draft.threads * float(clock)) if rate and clock else math.inf
 
@@ -224,7 +230,10 @@ def _tensor(draft: Draft, budget: Budget, names: Sequence[str], by_name: bool) -
     """Matrix instructions on operands in registers (mma) or shared memory (wgmma), where the GPU has them."""
     chosen = _chosen(budget.tensor, tuple(MATRIX), names, by_name)
     _left_out(draft, "tensor", tuple(MATRIX), names, chosen)
-    there = matrix_units(int(draft.device.facts.get("compute_capability") or 0))
+    capability = int(draft.device.facts.get("compute_capability") or 0)
+    there = matrix_units(capability)
+    if chosen and there and not _has_units(draft, capability):
+        return
     for name in chosen:
         if draft.device.precisions.get(name):
             continue  # skipped once, as a chain or a product
@@ -237,6 +246,14 @@ def _tensor(draft: Draft, budget: Budget, names: Sequence[str], by_name: bool) -
                 tune = f"{kernel}/{precision.label}"
                 planned = Planned(point, 1, CAP_PI, P75, 0.004, WINDOW, BUDGET, MINIMUM, tune=tune)
                 draft.add(replace(planned, visits=budget.visits), tuned_here=True)
+
+
+def _has_units(draft: Draft, capability: int) -> bool:
+    """Whether matrix units may do the work of their instructions; a note where not, or not known."""
+    name = board(draft.device.kind, draft.device.name)
+    if name and (why := units_lacking(capability, name)):
+        draft.notes.append(f"tensor: {why}")
+    return not name or has_matrix_units(capability, name) is not False
 
 
 def matrix_units(capability: int) -> tuple[tuple[str, str], ...]:

@@ -2,6 +2,7 @@
 
     clock of the measurement   timing       zero, coarse, constant, overlapping, off by a factor; wrong stream
     what was not measured      failures     hang, out of memory, missing precision
+    start of a repetition      starting     an overhead beside which comparisons say nothing
     clock of the device        clocks       throttling, power or thermal cap, stuck
     who else was there         tenancy      neighbour, wrong device, slice, pageable buffers
     what was counted           counting, siblings, sweeps
@@ -29,6 +30,7 @@ from bench.triage import (
     failures,
     memory,
     siblings,
+    starting,
     sweeps,
     tenancy,
     timing,
@@ -82,12 +84,15 @@ def _rates(case: Case) -> list[Finding]:
     foreign = tenancy.wrong_device(case)
     figures = [foreign] if foreign else _figures(case)
     told += _without_symptoms(told, figures)
+    slow = starting.overhead(case)
+    if slow is not None:
+        told = [slow, *(f for f in told if not _follows(slow, f))]
     return [*told, *workloads.placed(case, told)]
 
 
 def _figures(case: Case) -> list[Finding]:
     """Findings about rates: what was counted, what was not the memory, what theory and datasheet say."""
-    counts, steps, small = counting.counts(case), sweeps.findings(case), siblings.resident(case)
+    counts, steps, small = counting.counts(case), sweeps.findings(case.sweeps), siblings.resident(case)
     known = {f.subject for f in counts}
     if small is None:
         counts += [f for f in siblings.counted(case) if f.subject not in known]
@@ -105,6 +110,11 @@ def _without_symptoms(told: Iterable[Finding], figures: list[Finding]) -> list[F
     for one in (*told, *figures):
         follow.update(SYMPTOMS.get(one.cause, ()))
     return [f for f in figures if f.cause not in follow or DIRECT & set(f.evidence)]
+
+
+def _follows(slow: Finding, figure: Finding) -> bool:
+    """Whether a comparison of figures says no more than that starting a repetition takes its time."""
+    return figure.cause in UNSTEADY and not DIRECT & set(figure.evidence) and starting.explains(slow, figure)
 
 
 def plain(findings: Iterable[Finding]) -> list[Mapping[str, Any]]:

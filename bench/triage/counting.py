@@ -31,6 +31,7 @@ def counts(case: Case) -> list[Finding]:
         if factor is None:
             factor, how = _by_amount(kernel, samples, units)
         if factor is None or abs(factor - 1) < WRONG:
+            told += _by_share(kernel, samples)
             continue
         rates = [c.estimate.value for c in case.ceilings if c.kernel == kernel]
         rate = max(rates, default=0.0)
@@ -75,20 +76,36 @@ def _formula(sample: Sample) -> Work | None:
 
 
 def _by_formula(kernel: str, samples: Sequence[Sample]) -> tuple[float | None, str]:
-    """Bytes over those that the formula gives for the same FLOP, or for the same share of reads."""
+    """Bytes over those that the formula gives for the same FLOP."""
     factors = []
     for s in samples:
         work = _formula(s)
-        if work is None:
-            continue
-        if work.flops and s.flops:
+        if work is not None and work.flops and s.flops:
             factors.append(s.bytes / s.flops / (work.bytes(s.point.level) / work.flops))
-        elif 0 < work.read_fraction(s.point.level) < 1 and s.bytes_read and s.bytes_written:
-            share = work.read_fraction(s.point.level)
-            ratio = s.bytes_read / s.bytes_written / (share / (1 - share))
-            if abs(ratio - 1) > WRONG:
-                factors.append(ratio)
     return (median(factors), "its formula gives for the same work") if factors else (None, "")
+
+
+def _by_share(kernel: str, samples: Sequence[Sample]) -> list[Finding]:
+    """Bytes read for each byte written over what the formula gives: one of the two is wrong."""
+    ratios, shares = [], []
+    for s in samples:
+        work = _formula(s)
+        share = work.read_fraction(s.point.level) if work else 0.0
+        if 0 < share < 1 and s.bytes_read and s.bytes_written:
+            ratios.append(s.bytes_read / s.bytes_written / (share / (1 - share)))
+            shares.append(share)
+    ratio, share = (median(ratios), median(shares)) if ratios else (1.0, 0.0)
+    if abs(ratio - 1) < WRONG:
+        return []
+    reads_off, writes_off = share * ratio + 1 - share, share + (1 - share) / ratio
+    sentence = (
+        f"{kernel} counts {ratio:.3g} times as many bytes read for each byte written as its formula gives: "
+        f"in all {reads_off:.3g} times the bytes that it moves if its reads are miscounted, "
+        f"{writes_off:.3g} times if its writes are"
+    )
+    evidence = {"read_over_written": ratio, "if_reads": reads_off, "if_writes": writes_off}
+    how = "its formula gives for each byte written"
+    return [found("byte-count", kernel, sentence, **evidence, formula=how)]
 
 
 def _streams(kernel: str) -> int:

@@ -11,11 +11,13 @@ it moves, that loop alone is off, by a ratio of stream counts.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from statistics import median
 
 from bench.profile.records import WHOLE, Ceiling, Curve
-from bench.report.units import si
+from bench.profile.verdict import FAILS, evidence, word
+from bench.report.units import capacity, si
 from bench.triage.case import Case, agree
 from bench.triage.finding import Finding, found
 from bench.triage.sweeps import largest
@@ -40,8 +42,13 @@ OFF_TRIAD = 1.18
 OFF_BUS = 1.3
 """The same against the median of all other accesses, where the bus is known: boards have them within 1.15."""
 
-BEYOND = 2.5
-"""Working set over the last-level cache from which on a sweep's point is DRAM's."""
+BEYOND, NEARLY = 2.5, 1.5
+"""Working set over the last-level cache from which on a sweep's point is DRAM's, and from which on points may
+show that it ends flat."""
+
+FLAT = 0.15
+"""How near a sweep's last two sets must read: where they do not, more is cached than the system reports (as
+virtual machines are often told), and the sweep ends before DRAM begins."""
 
 MODES = {"read": "read-only", "update": "in-place"}
 """Intensity sweep with the traffic of a stream."""
@@ -53,7 +60,9 @@ def resident(case: Case) -> Finding | None:
     """Streams and intensity sweep read faster than the sweep over working sets does where it ends."""
     reads = [c for c in case.memory if c.kernel == "read"]
     end, mix = swept_end(case, "read"), _mix(case, "read")
-    if not reads or end is None or mix is None:
+    if end is None:
+        return _hidden(case, reads)
+    if not reads or mix is None:
         return None
     stream = max(c.estimate.value for c in reads)
     if min(stream, mix) < RESIDENT * end or not agree(stream, mix, TOGETHER):
@@ -64,6 +73,22 @@ def resident(case: Case) -> Finding | None:
         "of the data of both came from a cache, so the buffer that was really used hardly exceeds it"
     )
     return found("cache-resident", "β DRAM", sentence, stream=stream, mix=mix, sweep_end=end)
+
+
+def _hidden(case: Case, reads: Sequence[Ceiling]) -> Finding | None:
+    """Arrays of which a larger cache than the system reports holds part, as their own check says."""
+    said = next((c.checks.get("array size", "") for c in reads if c.checks.get("array size")), "")
+    swept = sorted(s for c in _swept(case, "read") for s in _sets(case, c))
+    if len(swept) < 2 or not said or word(said) != FAILS or swept[-2][1] < (1 + FLAT) * swept[-1][1]:
+        return None
+    (size, rate), stream = swept[-1], max(c.estimate.value for c in reads)
+    if not agree(stream, rate, RESIDENT - 1):
+        return None
+    sentence = (
+        f"β DRAM read is {si(stream, 'byte/s')} with {evidence(said)}; the sweep over working sets, which at "
+        f"its end of {capacity(size)} reads {si(rate, 'byte/s')}, still falls there"
+    )
+    return found("cache-resident", "β DRAM", sentence, stream=stream, sweep_end=rate, sweep_bytes=size)
 
 
 def counted(case: Case) -> list[Finding]:
@@ -126,10 +151,16 @@ def _witnesses(case: Case, kernel: str) -> Iterator[tuple[float, float, str]]:
     if not ordinary:
         return
     own, access = max(c.estimate.value for c in ordinary), ordinary[0].access
-    if access == kernel and (end := swept_end(case, access)):
+    if access == kernel and (end := swept_end(case, access)) and not _like_cache(case, access, end):
         yield own, end, f"the large working sets of the {access} sweep"
     if kernel in MODES and (mix := _mix(case, kernel)):
         yield own, mix, f"the memory side of the {MODES[kernel]} sweep"
+
+
+def _like_cache(case: Case, access: str, end: float) -> bool:
+    """Whether a sweep ends as fast as the last-level cache: it may end in a larger one than is reported."""
+    caches = (c for c in case.ceilings if c.quantity == "beta" and c.level == case.last_level)
+    return any(end > (1 - FLAT) * c.estimate.value for c in caches if c.access == access and c.scope in WHOLE)
 
 
 def _off_bus(case: Case, kernel: str, rates: Mapping[str, float]) -> tuple[float, str] | None:
@@ -148,6 +179,8 @@ def _one_of_a_pair(
     if not all(kernel in rates for kernel in PAIR):
         return
     apart = not agree(rates["copy"], rates["triad"], OFF_TRIAD - 1)
+    if rates["copy"] > rates["triad"] and _flat_from(case) is None:
+        apart = False  # two arrays are less than three: more of them may lie in a cache that nobody reports
     wrong = [kernel for kernel in PAIR if kernel in off]
     if len(wrong) == 1 and not apart:
         other = PAIR[1 - PAIR.index(wrong[0])]
@@ -177,17 +210,44 @@ def _told(kernel: str, rate: float, sibling: float, what: str) -> Finding:
 
 
 def swept_end(case: Case, access: str) -> float | None:
-    """byte/s of the sweep over working sets of an access where it is far beyond the last-level cache."""
-    if not case.cache_bytes:
+    """byte/s of the sweep over working sets of an access where it is surely DRAM's.
+
+    None where no set is far beyond the last-level cache, or where reads still fall at the sweep's end.
+    """
+    flat = _flat_from(case)
+    if flat is None:
         return None
-    ends = [
-        p.estimate.value
-        for c in case.profile.curves
-        if c.kind == "cache" and c.scope in WHOLE and c.mode in (access, f"{access} whole")
-        for p in c.points
-        if _footprint(c, p.x) >= BEYOND * case.cache_bytes
-    ]
+    ends = [rate for c in _swept(case, access) for size, rate in _sets(case, c, BEYOND) if size >= flat]
     return median(ends) if ends else None
+
+
+def _flat_from(case: Case) -> float | None:
+    """Bytes of the sets from which on reads are as fast as at their sweep's end; None where they still fall.
+
+    0 where no reads were swept.
+    """
+    curves = _swept(case, "read")
+    starts = [size for c in curves if (size := _flat_part(sorted(_sets(case, c), reverse=True)))]
+    return min(starts, default=None) if curves else 0.0
+
+
+def _flat_part(sets: Sequence[tuple[float, float]]) -> float:
+    """Bytes of the smallest of at least two sets, from the largest on, that are as fast as it; else 0."""
+    flat = list(takewhile(lambda s: agree(s[1], sets[0][1], FLAT), sets))
+    return flat[-1][0] if len(flat) >= 2 else 0.0
+
+
+def _swept(case: Case, access: str) -> list[Curve]:
+    """Sweeps of the whole device over working sets of an access."""
+    modes = (access, f"{access} whole")
+    return [c for c in case.profile.curves if c.kind == "cache" and c.scope in WHOLE and c.mode in modes]
+
+
+def _sets(case: Case, curve: Curve, beyond: float = NEARLY) -> list[tuple[float, float]]:
+    """(bytes, byte/s) of a sweep's working sets beyond so many times the last-level cache."""
+    least = beyond * case.cache_bytes
+    sets = [(_footprint(curve, p.x), p.estimate.value) for p in curve.points]
+    return [s for s in sets if s[0] >= least] if least else []
 
 
 def _footprint(curve: Curve, x: float) -> float:

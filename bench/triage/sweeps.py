@@ -8,19 +8,15 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
-from typing import TYPE_CHECKING
 
 from bench.profile.records import Curve, CurvePoint
 from bench.report.units import number as figure
 from bench.report.units import si
 from bench.triage.finding import Finding, found
-
-if TYPE_CHECKING:
-    from bench.triage.case import Case
 
 NAMED = re.compile(
     r"step at ([0-9.e+-]+) FLOP/byte: (?:the )?(\w+) goes from ([0-9.e+-]+) to ([0-9.e+-]+) (\S+)"
@@ -195,9 +191,9 @@ def _by_clock(last: CurvePoint, first: CurvePoint) -> bool:
     return clock * rate > 0 and abs(clock) > BY_CLOCK * abs(rate)
 
 
-def findings(case: Case) -> list[Finding]:
-    """One finding for every sweep of the device with steps, with both sides of the first."""
-    return [_told(curve, steps) for curve, steps in case.sweeps if steps]
+def findings(swept: Iterable[tuple[Curve, tuple[Step, ...]]]) -> list[Finding]:
+    """One finding for every sweep with steps, as `by_curve` gives them, with both sides of the first."""
+    return [_told(curve, steps) for curve, steps in swept if steps]
 
 
 def _told(curve: Curve, steps: Sequence[Step]) -> Finding:

@@ -34,8 +34,8 @@ MOVED = 3.0
 NAMED = 3
 """Workloads of one cause that its sentence names; the finding's subjects hold all."""
 
-OF_MEMORY = ("cache-resident", "byte-count", "memory-clock")
-OF_UNITS = ("folded-chain", "dual-issue", "narrow-probe", "partition", "tf32")
+OF_MEMORY = ("cache-resident", "byte-count", "memory-clock", "launch-bound")
+OF_UNITS = ("folded-chain", "dual-issue", "narrow-probe", "partition", "tf32", "launch-bound")
 """Causes that make the roof itself wrong, for workloads that memory or that the units bind."""
 
 

@@ -15,15 +15,12 @@ from typing import Any
 import numpy as np
 
 from bench.workloads.operands import Operands, blocks, sets_beyond, shares
+from bench.workloads.shapes import CHANNELS, PIXEL, SINGLE, WINDOW
 from bench.workloads.workload import Ready, Room, Run, Workload
 from kernels.launch import BY_THREADS
-from kernels.spec import ITEM_BYTES, Work
+from kernels.spec import Work
 
-ITEM = ITEM_BYTES["fp32"]
-CHANNELS = 64
-WINDOW = 3
 EDGE = 56
-PIXEL = CHANNELS * ITEM
 
 
 def convolve(y: Any, x: Any, w: Any, zero: Any) -> None:
@@ -46,8 +43,8 @@ def work(sizes: Mapping[str, int]) -> Work:
     return Work.at(
         "DRAM",
         2.0 * outputs * WINDOW * WINDOW * CHANNELS,
-        reads=ITEM * (outputs + weights),
-        writes=ITEM * outputs,
+        reads=SINGLE * (outputs + weights),
+        writes=SINGLE * outputs,
     )
 
 
@@ -70,8 +67,8 @@ def build(threads: int, sizes: Mapping[str, int], run: Run) -> Ready:
 
     images, edge, sets = sizes["images"], sizes["edge"], sizes["sets"]
     padded, weights = edge + WINDOW - 1, (WINDOW * CHANNELS) ** 2
-    layout = {"x": images * padded**2 * PIXEL, "w": ITEM * weights, "y": images * edge**2 * PIXEL}
-    held = Operands({**layout, "packed": ITEM * weights}, sets)
+    layout = {"x": images * padded**2 * PIXEL, "w": SINGLE * weights, "y": images * edge**2 * PIXEL}
+    held = Operands({**layout, "packed": SINGLE * weights}, sets)
     held.fill(run, threads, {"x": (-1.0, 1.0), "w": (-0.1, 0.1), "y": (0.0, 1.0)}, "fp32")
     shape = (WINDOW, WINDOW, CHANNELS, CHANNELS)
     for s in range(sets):

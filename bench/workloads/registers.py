@@ -13,9 +13,9 @@ from typing import Any
 from llvmlite import ir
 
 from bench.native.isa import host
-from bench.workloads import convolution, tall
 from bench.workloads.compiled import I64, counted_loop, extending, types, vector_at
 from bench.workloads.primitives import drain, prefetch, write_out
+from bench.workloads.shapes import CHANNELS, DOUBLE, PIXEL, ROW, SINGLE, SKINNY, WINDOW
 from kernels.spec import ITEM_BYTES
 
 _ISA = host()
@@ -121,11 +121,9 @@ def _pair(precision: str, x_row: int, y_row: int, depth: int, passes: int) -> tu
     return wide.function(), narrow.function(), wide.columns
 
 
-PIXEL, CHANNELS, WINDOW = convolution.PIXEL, convolution.CHANNELS, convolution.WINDOW
 _wide_pixels, _narrow_pixels, CONVOLUTION_COLUMNS = _pair("fp32", PIXEL, PIXEL, WINDOW * CHANNELS, WINDOW)
-BLOCK = WINDOW * WINDOW * CHANNELS * CONVOLUTION_COLUMNS * convolution.ITEM
+BLOCK = WINDOW * WINDOW * CHANNELS * CONVOLUTION_COLUMNS * SINGLE
 
-ROW, SKINNY = tall.ROW, tall.SKINNY
 _wide_rows, _narrow_rows, TALL_COLUMNS = _pair("fp64", ROW, ROW, SKINNY, 1)
 AHEAD = 8 * ROW
 
@@ -143,7 +141,7 @@ def convolve(args: Any) -> None:
         x = args[0] + args[2] + (row // edge * padded + row % edge) * pitch
         for block in range(CHANNELS // CONVOLUTION_COLUMNS):
             w = args[0] + args[3] + block * BLOCK
-            y = args[0] + args[1] + row * edge * PIXEL + block * CONVOLUTION_COLUMNS * convolution.ITEM
+            y = args[0] + args[1] + row * edge * PIXEL + block * CONVOLUTION_COLUMNS * SINGLE
             for j in range(0, split, WIDE):
                 _wide_pixels(y + j * PIXEL, x + j * PIXEL, w, pitch)
             for j in range(split, edge, NARROW):
@@ -163,8 +161,8 @@ def multiply(args: Any) -> None:
         x = args[2] + i * ROW
         prefetch(x + AHEAD, high * ROW)
         for block in range(SKINNY // TALL_COLUMNS):
-            y = scratch + block * TALL_COLUMNS * tall.ITEM
-            w = args[3] + block * SKINNY * TALL_COLUMNS * tall.ITEM
+            y = scratch + block * TALL_COLUMNS * DOUBLE
+            w = args[3] + block * SKINNY * TALL_COLUMNS * DOUBLE
             if i < split:
                 _wide_rows(y, x, w, 0)
             else:

@@ -14,20 +14,18 @@ from typing import Any
 import numpy as np
 
 from bench.workloads.operands import Operands, blocks, shares
+from bench.workloads.shapes import DOUBLE, ROW, SKINNY
 from bench.workloads.workload import Ready, Room, Run, Workload
 from kernels import gemm
 from kernels.launch import BY_THREADS
-from kernels.spec import ITEM_BYTES, Work
+from kernels.spec import Work
 
-ITEM = ITEM_BYTES["fp64"]
-SKINNY = 32
-ROW = SKINNY * ITEM
 GRAIN, STRIP = 4, 16  # rows come in fours; the scratch of a thread holds the rows of the widest tile
 
 
 def work(sizes: Mapping[str, int]) -> Work:
     """2 m n k FLOP with n = k = 32; A and B read once, C written once."""
-    return gemm.cost(ITEM, {"m": sizes["m"], "n": SKINNY, "k": SKINNY}, "DRAM")
+    return gemm.cost(DOUBLE, {"m": sizes["m"], "n": SKINNY, "k": SKINNY}, "DRAM")
 
 
 def fit(room: Room) -> dict[str, int]:
