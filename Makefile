@@ -11,7 +11,7 @@ WHEELHOUSE  ?= wheelhouse
 FOR_PYTHON  ?=
 FOR_MACHINE ?=
 
-PY      := $(if $(strip $(VENV)),$(VENV)/bin/python,$(PYTHON))
+PY      := "$(if $(strip $(VENV)),$(strip $(VENV))/bin/python,$(PYTHON))"
 NEED     = @"$(PYTHON)" -c "import sys; sys.exit(sys.version_info < (3, 6))" 2>/dev/null || \
 	{ echo "set-up: $(PYTHON) is no Python 3 that starts here: name one of 3.10 to 3.13 with PYTHON=..." >&2; exit 1; }
 SETUP    = @"$(PYTHON)" -I bench/environment.py --venv "$(strip $(VENV))" --goal "$@" --cuda "$(strip $(CUDA))" \

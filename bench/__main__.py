@@ -9,23 +9,24 @@ keeps thousands of samples look through all of them again and again: a fifth of 
 
 
 def start() -> None:
-    """Run the command line; too old a Python or a missing package ends in one sentence and code 3."""
+    """Run the command line; too old a Python, a missing package or Ctrl-C ends in one sentence."""
     gc.set_threshold(COLLECT_AFTER)
     found = sys.version_info[:2]
     if found < (3, 10):
-        _refuse(3, f"this is Python {found[0]}.{found[1]}: name one of 3.10 to 3.13, or type `make bench`")
+        said = f"this is Python {found[0]}.{found[1]}: name one of 3.10 to 3.13, or type `make bench`"
+        _refuse(3, f"Error: {said}")
     try:
         from bench.cli import main
-    except ImportError as error:
-        from bench.outcome import outcome
+    except (ImportError, KeyboardInterrupt) as error:
+        from bench.outcome import told
 
-        _refuse(*outcome(error))
+        _refuse(*told(error))
     main()
 
 
-def _refuse(code: int, sentence: str) -> None:
-    print(f"Error: {sentence}", file=sys.stderr)
-    raise SystemExit(code)
+def _refuse(code: int, line: str) -> None:
+    print(line, file=sys.stderr)
+    raise SystemExit(code) from None
 
 
 if __name__ == "__main__":

@@ -67,8 +67,11 @@ def _is_foreign(path: Path) -> bool:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """The words of a comma-separated list."""
-    return tuple(name.strip() for name in text.split(",") if name.strip())
+    """The words of a comma-separated list; UsageError for one of commas alone."""
+    found = tuple(name.strip() for name in text.split(",") if name.strip())
+    if text and not found:
+        raise UsageError(f"{text!r} names nothing: give words with commas between them, or none for all")
+    return found
 
 
 def newest(results: Path) -> Path:

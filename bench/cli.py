@@ -36,14 +36,14 @@ class Verbs(TyperGroup):
 
 def _told(error: BaseException, debug: bool) -> int:
     """Print the one sentence (and the traceback if asked for); the exit code."""
-    from bench.outcome import INTERRUPTED, outcome
+    from bench.outcome import told
 
     if debug:
         import traceback
 
         traceback.print_exception(error, file=sys.stderr)
-    code, sentence = outcome(error)
-    print(f"Error: {sentence}" if code != INTERRUPTED else sentence, file=sys.stderr)
+    code, line = told(error)
+    print(line, file=sys.stderr)
     return code
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from bench import compare
+from bench import compare, store
 from bench.errors import FileError, UsageError
 from bench.profile.records import Ceiling, Interval, Profile
 from bench.report import heading, roofs
@@ -29,7 +29,8 @@ class Member:
         count = heading.counted(self.profile, heading.threads(self.profile))
         state = heading.state(self.profile)
         words = [heading.device_name(self.profile), count, *([f"state {state}"] if state else [])]
-        return ("SIMULATED " if self.profile.simulated else "") + " · ".join(words)
+        simulated = self.profile.simulated and not words[0].startswith("SIMULATED")
+        return "SIMULATED " * simulated + " · ".join(words)
 
     def headlines(self) -> dict[compare.Key, Ceiling]:
         """The ceilings that a roofline is made of, by what must be equal to compare them."""
@@ -88,11 +89,12 @@ class Side:
 
 @dataclass(frozen=True)
 class Fleet:
-    """Everything that `fleet` says; the JSON of the verb is this record."""
+    """Everything that `fleet` says; the JSON of the verb is this record. unread: why some were left out."""
 
     margin: float
     models: tuple[Model, ...]
     sides: tuple[Side, ...]
+    unread: tuple[str, ...] = ()
 
 
 def gathered(folders: Sequence[Path], results: Path) -> list[Path]:
@@ -109,6 +111,19 @@ def gathered(folders: Sequence[Path], results: Path) -> list[Path]:
     return found
 
 
+def read(folders: Sequence[Path]) -> tuple[list[Member], tuple[str, ...]]:
+    """The members, and why others cannot be read; FileError, the first of these reasons, where none can."""
+    found, refused = [], []
+    for name, folder in zip(named(folders), folders, strict=True):
+        try:
+            found.append(Member(name, store.read_profile(folder)))
+        except FileError as error:
+            refused.append(error)
+    if not found:
+        raise refused[0]
+    return found, tuple(map(str, refused))
+
+
 def named(folders: Sequence[Path]) -> list[str]:
     """A short name for each: as many of the last parts of its path as tell all of them apart."""
     whole = [folder.resolve().parts for folder in folders]
@@ -119,7 +134,7 @@ def named(folders: Sequence[Path]) -> list[str]:
     return names
 
 
-def fleet(members: Sequence[Member], allow_simulated: bool = False) -> Fleet:
+def fleet(members: Sequence[Member], allow_simulated: bool = False, unread: Sequence[str] = ()) -> Fleet:
     """Members by model, in the order given; UsageError where some are simulated and others are not."""
     if len({member.profile.simulated for member in members}) > 1 and not allow_simulated:
         raise UsageError(
@@ -129,7 +144,8 @@ def fleet(members: Sequence[Member], allow_simulated: bool = False) -> Fleet:
     for member in members:
         groups.setdefault(member.model, []).append(member)
     models = tuple(_model(name, group) for name, group in groups.items())
-    return Fleet(compare.MARGIN, models, tuple(_sides(list(groups.values()))) if len(groups) > 1 else ())
+    sides = tuple(_sides(list(groups.values()))) if len(groups) > 1 else ()
+    return Fleet(compare.MARGIN, models, sides, tuple(unread))
 
 
 def _model(name: str, members: Sequence[Member]) -> Model:

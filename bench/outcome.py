@@ -28,9 +28,9 @@ EXIT_CODES = {
 
 FULL = {errno.ENOSPC, errno.EDQUOT}
 FORBIDDEN = {errno.EACCES, errno.EPERM}
-NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
+NOT_THERE = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
 
-ELSEWHERE = "choose another folder with --results or --output"
+ELSEWHERE = "choose another folder with --results, --output or --plot"
 
 
 def outcome(error: BaseException) -> tuple[int, str]:
@@ -53,6 +53,12 @@ def outcome(error: BaseException) -> tuple[int, str]:
         f"internal error: {type(error).__name__}: {error}; please report it with the command line; "
         "--debug shows the traceback"
     )
+
+
+def told(error: BaseException) -> tuple[int, str]:
+    """The exit code and the line to print for any exception."""
+    code, sentence = outcome(error)
+    return code, sentence if code == INTERRUPTED else f"Error: {sentence}"
 
 
 def _memory(error: MemoryError) -> str:

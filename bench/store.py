@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import FileError, ResourceError
+from bench.profile import facts
 from bench.profile.encoding import FormatError, decode, dumps, loads, plain
 from bench.profile.records import SCHEMA_VERSION, Profile, Sample
 from bench.profile.sanity import check_profile, check_sample
@@ -72,6 +73,7 @@ class Log:
         kind = record.get("record")
         if (kind == "header") == bool(self.header):
             raise FormatError("a second header" if self.header else "no header before it")
+        facts.check(str(kind), values, facts.RECORDS.get(str(kind), {}))
         if kind == "header":
             self.header = values
         elif kind == "conditions":
@@ -124,7 +126,7 @@ def _check_version(record: Mapping[str, Any], path: Path) -> None:
     version = record.get("schema_version", SCHEMA_VERSION)
     if version != SCHEMA_VERSION:
         raise FileError(
-            f"{path} has schema version {version}, this tool reads version {SCHEMA_VERSION}: "
+            f"{path} has schema version {version!r}, this tool reads version {SCHEMA_VERSION}: "
             "use the tool version that wrote it"
         )
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from bench import arguments, errors, outcome, store
+from bench import arguments, cli, errors, outcome, store
 from bench.profile import encoding
 from bench.profile.records import TOOL_VERSION, Profile
 from tests.synthetic import synthetic_profile
@@ -50,6 +50,13 @@ def test_help_lists_the_verbs(call: Call) -> None:
         assert f"\n  {verb} " in out
 
 
+def test_help_says_in_one_line_what_each_verb_does(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    shown = call("--help")[1].partition("Commands:\n")[2].splitlines()
+    assert len([line for line in shown if line]) == len(cli.VERBS)
+    assert [line for line in shown if line.endswith("...")] == []
+
+
 def test_version(call: Call) -> None:
     assert call("--version")[:2] == (0, f"empirical-roofline {TOOL_VERSION} (schema 1)\n")
 
@@ -59,6 +66,25 @@ def test_python_without_packages_is_told_so() -> None:
     told = "Error: the Python package 'typer' is missing: run `make setup` and use .venv/bin/python"
     assert (done.returncode, done.stdout) == (3, "")
     assert done.stderr.startswith(told) and done.stderr.count("\n") == 1
+
+
+STOPPED = """
+import sys
+
+class Stopper:
+    def find_spec(self, name, path=None, target=None):
+        if name == "bench.cli":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Stopper())
+from bench.__main__ import start
+start()
+"""
+
+
+def test_ctrl_c_while_it_is_loaded_has_no_traceback() -> None:
+    done = subprocess.run([sys.executable, "-c", STOPPED], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
 LAWS = [sys.executable, "-m", "bench", "laws", "--pi", "9e10", "--beta", "2e10"]
@@ -126,6 +152,8 @@ FAILURES = [
     (OSError(errno.EROFS, "Read-only", "/r/s"), 5, "/r/s lies on a read-only file system: choose"),
     (PermissionError(errno.EACCES, "Permission denied", "/r/s"), 5, "no permission for /r/s"),
     (FileNotFoundError(errno.ENOENT, "No such file", "/r/s"), 4, "/r/s: no such file; check the path"),
+    (OSError(errno.ENAMETOOLONG, "Name too long", "/r/s"), 4, "/r/s: name too long; check the path"),
+    (OSError(errno.ELOOP, "Too many levels", "/r/s"), 4, "/r/s: too many levels; check the path"),
     (OSError(errno.ENOMEM, "Cannot allocate"), 5, "not enough memory (Cannot allocate)"),
     (OSError(errno.EIO, "Input/output error", "/r/s"), 5, "/r/s: Input/output error"),
     (MemoryError(), 5, "not enough memory: free some, or ask for fewer threads"),
@@ -176,6 +204,9 @@ def test_wrong_flag_is_refused(call: Call) -> None:
     ("words", "told"),
     [
         (["--preset", "huge"], "unknown preset 'huge'; valid: quick, standard, full"),
+        (["--preset", ""], "unknown preset ''; valid: quick, standard, full"),
+        (["--families", ","], "',' names nothing: give words with commas between them"),
+        (["--precisions", " , "], "' , ' names nothing: give words with commas between them"),
         (["--minutes", "0"], "--minutes must be a positive number, got 0"),
         (["--minutes", "nan"], "--minutes must be a positive number, got nan"),
         (["--minutes", "1", "--preset", "quick"], "give --minutes or --preset, not both"),

@@ -178,6 +178,7 @@ def test_flags_reach_the_suite(
         "quiet": True,
         "blocker": True,
         "cross_check": False,
+        "peer": "",
     }
 
 
@@ -228,6 +229,21 @@ def test_interrupted_run_says_how_to_go_on(
     assert said.err == "interrupted; go on with: python -m bench run --resume r\n"
 
 
+def test_interrupted_report_says_how_to_go_on(
+    options: dict[str, Any],
+    measured: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def stop(folder: Path) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bench.report.remake.report", stop)
+    said = call(capsys, "run")
+    told = f"interrupted; all is measured; for table and plot: python -m bench report {measured}\n"
+    assert said == (outcome.INTERRUPTED, "", told)
+
+
 @pytest.mark.parametrize(
     ("flag", "value", "code", "told"),
     [
@@ -247,6 +263,8 @@ def test_interrupted_run_says_how_to_go_on(
         ),
         ("--families", "tensor", 2, "no points of tensor"),
         ("--threads", "99", 2, "1 to 2 threads"),
+        ("--threads", "0", 2, "--threads 0: this device has 1 to 2 threads"),
+        ("--threads", "-1", 2, "--threads -1: this device has 1 to 2 threads"),
     ],
 )
 def test_unknown_names_list_the_valid(

@@ -102,7 +102,10 @@ def test_measured_and_simulated_do_not_mix() -> None:
     mixed = members(scaled("pi", 1.0), dataclasses.replace(scaled("pi", 1.0), simulated=True))
     with pytest.raises(UsageError, match="some of these results are SIMULATED"):
         fleet.fleet(mixed)
-    assert [m.name.startswith("SIMULATED") for m in fleet.fleet(mixed, True).models] == [False, True]
+    found = fleet.fleet(mixed, True).models
+    assert [m.name.count("SIMULATED") for m in found] == [0, 1]
+    named = dataclasses.replace(mixed[1].profile, facts={"device": {"name": "SIMULATED box"}})
+    assert fleet.Member("x", named).model.startswith("SIMULATED box")
 
 
 def written(folder: Path, profile: Profile) -> Path:
@@ -121,6 +124,20 @@ def test_folders_are_gathered_and_named_apart(tmp_path: Path) -> None:
     assert fleet.named([one, two, three]) == ["a/board/t1", "a/board/t2", "b/board/t1"]
     with pytest.raises(FileError, match=r"no profile\.json in or below"):
         fleet.gathered([one, tmp_path / "c"], tmp_path)
+
+
+def test_a_result_that_cannot_be_read_is_left_out_with_the_reason(call: Any, tmp_path: Path) -> None:
+    for i in range(3):
+        written(tmp_path / f"board/t{i}", scaled("pi", 1.0))
+    (tmp_path / "board/t1/profile.json").write_text("{")
+    code, out, _ = call("fleet", tmp_path, "--json")
+    (why,) = json.loads(out)["unread"]
+    assert code == 0
+    assert "t1" in why
+    assert "left out: " in call("fleet", tmp_path)[1]
+    for i in (0, 2):
+        (tmp_path / f"board/t{i}/profile.json").write_text("{")
+    assert call("fleet", tmp_path)[0] == FileError.exit_code
 
 
 def test_the_verb(call: Any, tmp_path: Path) -> None:

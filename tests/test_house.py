@@ -255,9 +255,10 @@ def make(*words: str) -> str:
 
 def test_make_hands_its_settings_on() -> None:
     shown = make("-n", "bench", "MINUTES=1", "DEVICE=sim:small-cpu", "VENV=env", "RESULTS=out")
-    assert 'env/bin/python -m bench run --minutes 1 --results "out" --device "sim:small-cpu"' in shown
+    assert '"env/bin/python" -m bench run --minutes 1 --results "out" --device "sim:small-cpu"' in shown
     bare = make("-n", "bench", "VENV=", "PYTHON=python3", "DEVICE=")
-    assert "python3 -m bench run --minutes 3" in bare
+    assert '"python3" -m bench run --minutes 3' in bare
+    assert '"my env/bin/python" -m bench report' in make("-n", "report", "VENV=my env")
     assert "--device" not in bare, "an empty DEVICE leaves the choice to the suite"
     assert "--extra dev,audit" in make("-n", "test") and "--extra" not in make("-n", "bench")
 

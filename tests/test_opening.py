@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bench import host
 from bench.backends import open_backend
-from bench.errors import DeviceError
+from bench.errors import DeviceError, ResourceError
 from bench.gpu import described, survey
 from bench.gpu.states import state
 from bench.gpu.survey import Gpu, Survey
@@ -113,6 +115,31 @@ def test_a_login_nodes_gpu_is_spared_too(machine: list[str], monkeypatch: pytest
     with pytest.raises(DeviceError, match="Slurm is here, but no allocation"):
         automatic()
     assert machine == []
+
+
+@pytest.mark.parametrize("name", ["numba", "matplotlib", "rich"])
+def test_a_package_that_the_end_of_a_run_needs_is_missed_before_it(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opening.check_packages(host.cpu_device())
+    opening.check_packages(GPU)
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ModuleNotFoundError) as why:
+        opening.check_packages(host.cpu_device())
+    assert why.value.name == name
+    if name in opening.PRINTING:
+        with pytest.raises(ModuleNotFoundError, match=name):
+            suite.run("sim:small-cpu", minutes=0.1, results=tmp_path, quiet=True)
+        assert list(tmp_path.iterdir()) == []
+    else:
+        opening.check_packages(GPU)
+
+
+def test_a_scratch_folder_that_is_none_says_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for name, said in (("file", "is a file: name a folder with"), ("gone", "make it, or name another with")):
+        with pytest.raises(ResourceError, match=f"{said} --scratch"):
+            opening.with_scratch(host.cpu_device(), Children("cpu"), tmp_path / name, True)
 
 
 def test_what_may_disturb_a_gpu_is_said() -> None:

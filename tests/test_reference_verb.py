@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from bench import cli, reference
+from bench.report import figures
 
 
 @pytest.fixture
@@ -27,10 +28,19 @@ Call = Callable[..., tuple[int, str, str]]
 def test_the_verb_lists_a_line_a_device(call: Call) -> None:
     code, out, _ = call()
     lines = out.splitlines()
-    assert code == 0 and len(lines) == 1 + 32 + 2
+    assert code == 0 and len(lines) == 1 + 32 + 3
     (line,) = [line for line in lines if line.startswith("H100 SXM5 ")]
-    cells = ["Hopper GH100", "3.35 TB/s", "33.5 TFLOP/s", "66.9 TFLOP/s", "495 TFLOP/s", "989 TFLOP/s"]
-    assert all(cell in line for cell in cells) and max(map(len, lines)) <= 140
+    assert " ".join(lines[0].split()) == "device chip DRAM TB/s fp64 fp32 tf32 bf16 fp8 measured"
+    assert " ".join(line.split()) == "H100 SXM5 Hopper GH100 3.35 33.5 66.9 495 989 1980 21"
+    assert "peaks in TFLOP/s" in out and max(map(len, lines)) <= 100
+
+
+def test_no_device_in_full_needs_more_than_a_hundred_columns_nor_loses_a_word(call: Call) -> None:
+    for device in reference.known().devices:
+        texts = reference.known().of(device)
+        out = figures.render([device], reference.known())
+        assert max(map(len, out.splitlines())) <= 100 and "…" not in out, device
+        assert all(f.note.split()[0] in out for f in texts if f.note), device
 
 
 def test_the_verb_shows_a_device_in_full(call: Call) -> None:

@@ -73,6 +73,23 @@ class Interrupted(InProcess):
         self.killed = self.killed or kill
 
 
+def test_ctrl_c_while_the_profile_is_derived_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bench.fitting.ceilings.derive", stop)
+        with pytest.raises(KeyboardInterrupt, match=r"[1-9]\d* samples are kept .* bench run --resume"):
+            run(tmp_path, device="sim:small-cpu", minutes=0.1, families=["fma"])
+    folder = next(tmp_path.glob("*/*"))
+    assert not (folder / "profile.json").exists()
+    before = read_log(folder).samples
+    suite.run(resume=folder, quiet=True)
+    assert read_log(folder).samples == before and (folder / "profile.json").exists()
+
+
 @pytest.mark.parametrize("at", [1, 4, 9, 30])
 def test_ctrl_c_keeps_everything_and_says_how_to_go_on(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, at: int

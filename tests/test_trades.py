@@ -316,6 +316,7 @@ def test_the_verb(call: Any, tmp_path: Path) -> None:
         (("--parallel", "pipeline", "--devices", "11"), "11 devices cannot share 10 layers as a pipeline"),
         (("--precision", "fp8"), "no pi of precision 'fp8' in this profile; valid: fp64, fp32"),
         (("--bytes", "-3 GB"), "--bytes must be a positive number"),
+        (("--state", "inf"), "--state must be zero or a positive number below 1e+40, got inf"),
     ):
         code, out, said = call("trades", tmp_path, *GIVEN, *words_given)
         assert (code, out) == (2, "")

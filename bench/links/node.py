@@ -102,7 +102,7 @@ def serve(listen: str, port: int, say: Callable[[str], None], token: str = "") -
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or error
         raise ResourceError(
-            f"port {port} of {listen} cannot be opened ({why}): name another with --port"
+            f"port {port} of {listen} cannot be opened ({why}): name another with --port, or with --listen"
         ) from None
     with server:
         here = f"{token}@{socket.gethostname()}:{server.getsockname()[1]}"

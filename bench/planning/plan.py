@@ -99,7 +99,7 @@ def plan(
     """
     chosen = PRESETS[_checked("preset", preset, tuple(PRESETS))]
     asked = [_checked("family", family, FAMILIES) for family in families or FAMILIES]
-    count = _threads(device, threads)
+    count = threads_of(device, threads)
     names = usable_precisions(device, precisions)
     looped = tuple(n for n in names if n in LOOPED and not device.precisions[n])
     draft = Draft(device, chosen, count, memory or device.memory_bytes, looped)
@@ -124,8 +124,8 @@ def plan(
     return _finished(draft, variants)
 
 
-def _threads(device: Device, asked: int | None) -> int:
-    """Threads of the roof, SMs of a GPU."""
+def threads_of(device: Device, asked: int | None) -> int:
+    """Threads of the roof, SMs of a GPU; UsageError for a number that it has not."""
     if asked is None:
         return device.threads
     if device.is_gpu:

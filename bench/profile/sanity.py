@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import fields
 
+from . import facts
 from .encoding import FormatError
 from .interval import Interval
-from .records import Ceiling, Curve, Profile, Repetitions, Sample
+from .records import Ceiling, Curve, Placement, Profile, Repetitions, Sample
 
 MOST, SHORTEST = 1e40, 1e-15
 """FLOP, byte or s that no repetition reaches, and s that none lasts; times of 0 and below are those of a
@@ -42,9 +42,7 @@ LISTS = tuple(f.name for f in fields(Repetitions) if f.name != "seconds")
 
 def check_sample(sample: Sample) -> None:
     """FormatError when no measurement can have given this."""
-    for name in ("flops", "bytes_read", "bytes_written"):
-        if not 0 <= getattr(sample, name) <= MOST:
-            raise FormatError(f"sample.{name} is {getattr(sample, name):g}")
+    _check_work("sample", sample)
     _check_repetitions(sample.repetitions)
     needed = SIZES.get(sample.point.family, ()) if sample.status == "ok" else ()
     if lack := [name for name in needed if sample.point.sizes.get(name, 0) < 1]:
@@ -69,14 +67,29 @@ def check_profile(profile: Profile) -> None:
         _check_ceiling(f"profile.ceilings[{place}]", ceiling)
     for place, curve in enumerate(profile.curves):
         _check_curve(f"profile.curves[{place}]", curve)
-    device = profile.facts.get("device", {})
-    if not isinstance(device, Mapping):
-        raise FormatError(f"profile.facts.device must be an object, got {type(device).__name__}")
+    for place, placement in enumerate(profile.placements):
+        _check_placement(f"profile.placements[{place}] ({placement.name})", placement)
+    facts.check("profile.facts", profile.facts, facts.FACTS)
+    facts.check("profile.conditions", profile.conditions, facts.CONDITIONS)
+    facts.check("profile.skipped", profile.skipped, facts.SKIPPED)
 
 
 def _check_ceiling(where: str, c: Ceiling) -> None:
     words = (c.quantity, c.precision.label, c.level, c.kernel)
     _check_positive(f"{where} ({' '.join(filter(None, words))})", c.estimate)
+    facts.check(f"{where}.checks", c.checks, {"*": str})
+
+
+def _check_work(where: str, work: Sample | Placement) -> None:
+    for name in ("flops", "bytes_read", "bytes_written"):
+        if not 0 <= getattr(work, name) <= MOST:
+            raise FormatError(f"{where}.{name} is {getattr(work, name):g}")
+
+
+def _check_placement(where: str, p: Placement) -> None:
+    _check_work(where, p)
+    for name in ("seconds", "achieved", "attainable", "efficiency"):
+        _check_positive(f"{where}.{name}", getattr(p, name))
 
 
 def _check_curve(where: str, curve: Curve) -> None:

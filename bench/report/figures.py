@@ -10,9 +10,9 @@ from rich.text import Text
 from bench.reference import DATASHEET, MEASURED, Figure, Name, Reference, load, search
 from bench.report import grid
 from bench.report.grid import NUMBERS, WORDS, Side
-from bench.report.units import capacity, number, si
+from bench.report.units import bare, capacity, number, si
 
-WIDTH = 140
+WIDTH = 100
 
 IN_FULL = 3
 """Up to so many devices are printed in full."""
@@ -20,15 +20,18 @@ IN_FULL = 3
 PEAKS = ("fp64", "fp32", "fp32 matrix tf32", "bf16>fp32 matrix", "fp8>fp32 matrix")
 """Peaks of the short table, by the label of the unit that does the work."""
 
+TERA = 1e12
+"""Byte/s and FLOP/s in one unit of the short table, which has no room for units in its cells."""
+
 SHORT: tuple[tuple[str, Side], ...] = (
     ("device", WORDS),
     ("chip", WORDS),
-    ("DRAM", NUMBERS),
+    ("DRAM TB/s", NUMBERS),
     ("fp64", NUMBERS),
     ("fp32", NUMBERS),
-    ("tf32 matrix", NUMBERS),
-    ("bf16 matrix", NUMBERS),
-    ("fp8 matrix", NUMBERS),
+    ("tf32", NUMBERS),
+    ("bf16", NUMBERS),
+    ("fp8", NUMBERS),
     ("measured", NUMBERS),
 )
 
@@ -78,14 +81,17 @@ def render(devices: Sequence[str], reference: Reference) -> str:
             parts += _device(device, reference.of(device), names)
     else:
         parts += [grid.table(SHORT, (_line(reference.of(d)) for d in devices))]
-    parts.append(Text(f"\ndatasheet: dense, at the clock it counts; {_last(devices)}", style="dim"))
+    parts += [Text(line, style="dim") for line in _last(devices)]
     return grid.printed(parts, WIDTH)
 
 
-def _last(devices: Sequence[str]) -> str:
+def _last(devices: Sequence[str]) -> Sequence[str]:
+    sheet = "\ndatasheet: dense, at the clock it counts"
     if len(devices) <= IN_FULL:
-        return "sources of every figure: --json, or results/reference/figures.csv"
-    return "measured: published figures; one device in full: `python -m bench reference NAME`"
+        return sheet, "sources of every figure: --json, or results/reference/figures.csv"
+    peaks = "peaks in TFLOP/s, tf32, bf16 and fp8 of matrix units"
+    more = "measured: published figures; one device in full: `python -m bench reference NAME`"
+    return f"{sheet}; {peaks}", more
 
 
 # short
@@ -95,13 +101,13 @@ def _line(figures: Sequence[Figure]) -> Sequence[str]:
     sheet = [f for f in figures if f.kind == DATASHEET]
     peaks = {f.precision: f for f in sheet if f.quantity == "peak_flops"}
     dram = next((f for f in sheet if f.quantity == "bandwidth" and f.level == "DRAM"), None)
-    cells = [si(peaks[p].value, peaks[p].unit) if p in peaks else "" for p in PEAKS]
+    cells = [bare(peaks[p].value, peaks[p].unit, TERA) if p in peaks else "" for p in PEAKS]
     count = sum(f.kind == MEASURED for f in figures)
     first = figures[0]
     return (
         first.device,
         first.arch,
-        si(dram.value, dram.unit) if dram else "",
+        bare(dram.value, dram.unit, TERA) if dram else "",
         *cells,
         str(count) if count else "",
     )

@@ -41,6 +41,7 @@ def _parts(fleet: Fleet) -> Iterator[Text | Table]:
     if fleet.sides:
         yield from _side_by_side(fleet)
     yield Text("")
+    yield from (Text(f"left out: {why}") for why in fleet.unread)
     yield Text(
         f"off: over {percent(fleet.margin)} from the middle result, which its 95 % interval does not reach"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,12 @@ NO_BLOCKER = "ROOFLINE_NO_BLOCKER"
 
 NO_GPU = ("no-driver",)
 """States in which there is nothing to say about a GPU: none is here."""
+
+PRINTING = ("matplotlib", "rich")
+"""Packages without which no run can end."""
+
+MEASURING = {"cpu": ("numba",)}
+"""By the kind of device, what its backend imports late, so that a run would begin without it."""
 
 _described: dict[str, Device] = {}
 """A GPU that `automatic` has described already: its probe takes seconds."""
@@ -63,6 +70,13 @@ def open_device(device: str, blocker: bool = True) -> tuple[Device, Runner]:
     return backend.device, InProcess(backend)
 
 
+def check_packages(device: Device) -> None:
+    """ModuleNotFoundError, before minutes are spent, for a package that the run would miss at its end."""
+    for name in (*MEASURING.get(device.kind, ()), *PRINTING):
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
 def with_scratch(device: Device, runner: Runner, folder: Path, asked: bool = False) -> Device:
     """The host with what is known of `folder`, where its processes are told to put scratch files.
 
@@ -73,8 +87,8 @@ def with_scratch(device: Device, runner: Runner, folder: Path, asked: bool = Fal
     from bench.links import scratch, storage
 
     if asked and not folder.is_dir():
-        why = "is a file" if folder.exists() else "does not exist"
-        raise ResourceError(f"scratch folder {folder} {why}: make it, or name another with --scratch")
+        why = "is a file: name a folder" if folder.exists() else "does not exist: make it, or name another"
+        raise ResourceError(f"scratch folder {folder} {why} with --scratch")
     if asked:
         scratch.demand(folder, storage.FILE_BYTES)
     place = scratch.existing(folder)

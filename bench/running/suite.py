@@ -15,14 +15,21 @@ from bench import provenance
 from bench.device import Device
 from bench.errors import FileError, UsageError
 from bench.planning import sizes
-from bench.planning.plan import FAMILIES, PRESETS, Plan, plan, preset_for
+from bench.planning.plan import FAMILIES, PRESETS, Plan, plan, preset_for, threads_of
 from bench.planning.timebox import TimeBox
 from bench.profile.encoding import FormatError, decode, plain
 from bench.profile.records import SCHEMA_VERSION, TOOL_VERSION, Point, Precision
 from bench.report.units import counted
 from bench.running import second
 from bench.running.campaign import FINISHED, Campaign
-from bench.running.opening import automatic, open_device, remarks, with_peer, with_scratch
+from bench.running.opening import (
+    automatic,
+    check_packages,
+    open_device,
+    remarks,
+    with_peer,
+    with_scratch,
+)
 from bench.running.progress import Screen, duration
 from bench.running.runners import InProcess, Runner
 from bench.store import Store, Taken, read_log, write_profile
@@ -85,7 +92,7 @@ def run(
         options = _options_of(resume)
         found, runner = _reopened(resume, options)
     else:
-        chosen = preset or preset_for(3.0 if minutes is None else minutes)
+        chosen = preset_for(3.0 if minutes is None else minutes) if preset is None else preset
         if chosen not in PRESETS:
             raise UsageError(f"unknown preset {chosen!r}; valid: {', '.join(PRESETS)}")
         box = PRESETS[chosen].minutes if minutes is None else minutes
@@ -94,6 +101,7 @@ def run(
         asked = (tuple(precisions or ()), tuple(families or ()), workloads, seed)
         options = Options(named, box, chosen, threads, *asked, blocker=blocker, cross_check=cross_check)
         found, runner = open_device(options.device, options.blocker)
+        check_packages(found)
         second.check_asked(found, options.cross_check, options.blocker)
         options = replace(options, device=found.id, memory=_available(found, runner))
     found = with_scratch(found, runner, scratch or resume or results, scratch is not None)
@@ -167,7 +175,7 @@ def workload_points(device: Device, options: Options) -> tuple[Point, ...]:
         return _on_gpu(device, options)
     from bench.workloads.zoo import ZOO
 
-    points, threads = [], options.threads or device.threads
+    points, threads = [], threads_of(device, options.threads)
     for name, work in ZOO.items():
         if options.precisions and work.precision not in options.precisions:
             continue
@@ -272,13 +280,19 @@ def _measure(campaign: Campaign, device: Device, resumed: bool) -> None:
     except KeyboardInterrupt:
         screen.end()
         campaign.runner.close(kill=True)
-        again = f"python -m bench run --resume {shlex.quote(str(store.folder))}"
-        raise KeyboardInterrupt(
-            f"{len(store.samples)} samples are kept in {store.folder}; go on with: {again}"
-        ) from None
+        raise _stopped(store) from None
 
 
 def _derive(store: Store) -> None:
     from bench.fitting.ceilings import derive
 
-    write_profile(store.folder, derive(store.header, store.conditions, store.samples))
+    try:
+        write_profile(store.folder, derive(store.header, store.conditions, store.samples))
+    except KeyboardInterrupt:
+        raise _stopped(store) from None
+
+
+def _stopped(store: Store) -> KeyboardInterrupt:
+    """What an interruption says: what is kept, and the command that goes on."""
+    again = f"python -m bench run --resume {shlex.quote(str(store.folder))}"
+    return KeyboardInterrupt(f"{len(store.samples)} samples are kept in {store.folder}; go on with: {again}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Annotated
 
 import typer
@@ -71,7 +72,11 @@ def run(
         scratch=scratch,
         peer=peer,
     )
-    table = remake.report(folder)
+    try:
+        table = remake.report(folder)
+    except KeyboardInterrupt:
+        again = f"python -m bench report {quote(str(folder))}"
+        raise KeyboardInterrupt(f"all is measured; for table and plot: {again}") from None
     show_table(folder, table, as_json)
     progress.Screen(quiet).say(f"table, plot and samples: {folder}")
     if strict:
@@ -104,7 +109,7 @@ def audit(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Compile every CUDA kernel and check its machine code; needs no GPU."""
+    """Compile every CUDA kernel, check its code; needs no GPU."""
     from bench.audit import report as audit_report
     from bench.audit.survey import survey
     from bench.running.progress import Screen

@@ -30,7 +30,7 @@ def predict(
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values.")] = False,
 ) -> None:
-    """Predict the time of a product, a workload, or any FLOP and bytes."""
+    """Predict the time of a product, a workload, or FLOP and bytes."""
     counted = bool(flops or moved)
     if counted == bool(what):
         raise UsageError("give one of three: gemm with shapes, a workload with its size, or --flops, --bytes")

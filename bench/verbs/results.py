@@ -66,7 +66,10 @@ def compare(
     allow_simulated: Simulated = False,
     as_json: Json = False,
 ) -> None:
-    """Say whether B is faster than A, ceiling by ceiling; or lay two files of other tools side by side."""
+    """Say whether B is faster than A, ceiling by ceiling.
+
+    Of two files of other tools, lay the roofs side by side.
+    """
     from bench import compare as comparing
 
     if arguments.are_foreign(a, b):
@@ -97,13 +100,15 @@ def fleet(
     allow_simulated: Simulated = False,
     as_json: Json = False,
 ) -> None:
-    """Say how results of one model differ, which board is off, and what the models are to each other."""
+    """Say how results of one model differ and which board is off.
+
+    Models are laid side by side.
+    """
     from bench import fleet as fleets
     from bench.report.fleet import render
 
-    paths = fleets.gathered(folders or (), results)
-    members = [fleets.Member(n, profile_at(p)) for n, p in zip(fleets.named(paths), paths, strict=True)]
-    found = fleets.fleet(members, allow_simulated)
+    members, unread = fleets.read(fleets.gathered(folders or (), results))
+    found = fleets.fleet(members, allow_simulated, unread)
     show(as_json, found, render(found))
 
 

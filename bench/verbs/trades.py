@@ -44,6 +44,8 @@ def trades(
 
     if parallel not in MODES:
         raise UsageError(f"unknown --parallel {parallel!r}; valid: {', '.join(MODES)}")
+    if not state < MOST:
+        raise UsageError(f"--state must be zero or a positive number below {MOST:g}, got {state:g}")
     if parallel == PIPELINE and devices > layers:
         raise UsageError(
             f"{devices} devices cannot share {layers} layers as a pipeline: one layer each at least"
