@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
@@ -308,6 +309,20 @@ def test_a_rate_that_falls_and_never_lies_flat_again_says_so() -> None:
     said = level_names.named([flat], known, True, 2097152.0)[0]
     assert said.name == "" and said.why.startswith("the rate falls behind 179 KiB")
     assert level_names.named([flat], known, True, 183296.0)[0].why.startswith("the sweep ends inside")
+
+
+def test_what_a_level_holds_is_not_told_where_the_next_one_is_not_seen() -> None:
+    known = {"L1": 32768.0, "L2": 524288.0, "L3": 33554432.0}
+    first = levels.Plateau(0, 2, 4096.0, 16384.0, Interval(2.5e11), Interval(57000.0, 55000.0, 59000.0), 4, 4)
+    third = levels.Plateau(8, 10, 1048576.0, 4194304.0, Interval(1e11), None, 4, 4)
+    found = level_names.named([first, third], known, end=134217728.0)[0]
+    assert (found.name, found.record["capacity_bytes"]) == ("L1", None)
+    assert found.why == "as reported; where it ends cannot be told without L2 behind it"
+    near = dataclasses.replace(first, capacity=Interval(36000.0))
+    assert level_names.named([near, third], known, end=134217728.0)[0].record["capacity_bytes"] == 36000.0
+    second = levels.Plateau(4, 6, 65536.0, 262144.0, Interval(1.5e11), Interval(600000.0), 4, 4)
+    seen = level_names.named([first, second, third], known, end=134217728.0)
+    assert [level.record["capacity_bytes"] for level in seen] == [57000.0, 600000.0, None]
 
 
 def test_a_slow_fall_is_named_and_told() -> None:

@@ -95,9 +95,27 @@ def named(
             if name := levels[-1].name:
                 taken = {**taken, k: name}
     hidden = invisible(levels, known)
+    levels = [_without_end(levels, k, hidden, known) for k in range(len(levels))]
     return [
         _with_hidden(level, [n for n in hidden if known[n] > level.plateau.low], known) for level in levels
     ]
+
+
+def _without_end(levels: Sequence[Level], k: int, hidden: Sequence[str], known: Mapping[str, float]) -> Level:
+    """The level without a capacity beyond the reported one where one not seen lies before the next plateau.
+
+    Half-way to that plateau the rate has fallen through both.
+    """
+    level, held = levels[k], levels[k].plateau.capacity
+    if level.name not in known or held is None or A_SLOW_FALL in level.why:
+        return level
+    if held.value <= AS_REPORTED * known[level.name]:
+        return level
+    between = [n for n in hidden if known[level.name] < known[n] < levels[k + 1].plateau.high]
+    if not between:
+        return level
+    why = f"{level.why}; where it ends cannot be told without {' and '.join(between)} behind it"
+    return replace(level, plateau=replace(level.plateau, capacity=None), why=why)
 
 
 def _with_hidden(level: Level, inside: Sequence[str], known: Mapping[str, float]) -> Level:
