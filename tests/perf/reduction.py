@@ -188,6 +188,8 @@ def measured(visits: int, order: random.Random) -> dict[str, list[float]]:
 def predicted(profile: Profile) -> dict[str, float]:
     """Seconds of each form by `trades`, in series: two devices, each with half of the memory's rate."""
     found = machine.measured(profile, "read-only", "", "", "")
+    if found.network is None:
+        raise BenchError("this profile holds no network: measure the link family for three minutes")
     step = Step(1.0, 1.0, float(COUNT), 4.0, 16.0, 1.0, 1.0, 1)
     question = Question(step, found, "fp32", "data", Split(2, 1))
     rates = found.rates("fp32")
@@ -201,7 +203,7 @@ def _profile(given: Path | None, folder: Path) -> Profile:
     from bench.running import suite
 
     families = ("fma", "stream", "link")
-    return store.read_profile(given or suite.run("cpu", 1.0, None, folder, families=families))
+    return store.read_profile(given or suite.run("cpu", 3.0, None, folder, families=families))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
