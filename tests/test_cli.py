@@ -313,7 +313,8 @@ def test_export_writes_into_the_folder_or_elsewhere(call: Call, folder: Path, tm
 
 def test_export_refusals(call: Call, folder: Path, tmp_path: Path) -> None:
     code, _, err = call("export", folder, "--to", "xml")
-    assert (code, err) == (2, "Error: unknown format 'xml'; valid: csv, json, parquet, prometheus\n")
+    valid = "csv, json, parquet, prometheus, nsight, ert, tracelens, aiconfigurator"
+    assert (code, err) == (2, f"Error: unknown format 'xml'; valid: {valid}\n")
     code, _, err = call("export", folder, "--to", "csv", "--output", tmp_path / "no" / "t.csv")
     assert code == 4 and err.startswith(f"Error: {tmp_path / 'no'} is no folder")
     code, _, err = call("export", folder, "--to", "csv", "--output", tmp_path)

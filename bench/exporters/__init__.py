@@ -13,7 +13,16 @@ from bench import whole_files
 from bench.errors import FileError, UsageError
 from bench.profile.records import Profile
 
-FORMATS = {"csv": ".csv", "json": ".json", "parquet": ".parquet", "prometheus": ".prom"}
+FORMATS = {
+    "csv": ".csv",
+    "json": ".json",
+    "parquet": ".parquet",
+    "prometheus": ".prom",
+    "nsight": ".section",
+    "ert": ".ert.json",
+    "tracelens": ".tracelens.json",
+    "aiconfigurator": ".aiconfigurator.yaml",
+}
 """Name of each format (a module of this package) and the ending of its files."""
 
 

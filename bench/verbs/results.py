@@ -114,7 +114,7 @@ def fleet(
 
 def export(
     folder: Folder,
-    to: Annotated[str, typer.Option(help="csv, json, parquet or prometheus.")],
+    to: Annotated[str, typer.Option(help="csv, json, parquet, prometheus, nsight, ert, tracelens, ...")],
     output: Annotated[Path | None, typer.Option(help="File to write; in FOLDER when omitted.")] = None,
     allow_simulated: Simulated = False,
     as_json: Json = False,
