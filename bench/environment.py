@@ -23,6 +23,9 @@ GPU_EXTRAS = {"cuda12", "cuda13"}
 GPU_LEAST = ("numpy", "typer", "rich", "matplotlib")
 """Without these nothing runs on a GPU machine either; without others less is shown."""
 
+BORROWED = "import " + ", ".join(GPU_LEAST)
+"""Must work in an environment that has the packages of another."""
+
 SMOKE = "import numpy, scipy, llvmlite.binding, numba"
 
 
@@ -88,13 +91,37 @@ def prepare(venv: str, extra: str, goal: str, cuda: str = "", house: str = "") -
     needs = wheels.requirements(*sorted(wanted))
     if gpu:
         needs = make_way(venv, python, gpu, needs)
-    wheels.install(python, needs, goal, house)
-    smoke(python, gpu)
+    try:
+        wheels.install(python, needs, goal, house)
+        smoke(python, gpu)
+    except wheels.Unreachable as refusal:
+        borrow(venv, extra, cuda, refusal)
     kept = extras(venv) - (GPU_EXTRAS if gpu else set())
     facts = {"seen": driver.mark(), "gpu": gpu} if not cuda else {}
     names = sorted(kept | wanted)
     write_stamp(venv, pyproject=wheels.fingerprint(), extras=names, made=was_made_here(venv), **facts)
     say("ready in " + venv)
+
+
+def borrow(venv: str, extra: str, cuda: str, refusal: Refusal) -> None:
+    """An environment with the packages of this Python, where nothing can be installed but they are here.
+
+    Only in the place of one that was made here: what is another's is never cleared.
+    """
+    if not was_made_here(venv):
+        raise refusal
+    try:
+        check_packages(extra, cuda=cuda)
+    except Refusal:
+        raise refusal from None
+    own = set(wheels.requirements(*extra.split(","))) - set(wheels.requirements())
+    done = None
+    if not wheels.missing(sorted(own)):
+        done = wheels.run([sys.executable, "-m", "venv", "--clear", "--system-site-packages", venv])
+        write_stamp(venv, made=True)
+    if done is None or done.returncode or not succeeds([os.path.join(venv, "bin", "python"), "-c", BORROWED]):
+        raise refusal
+    say("no package index can be reached: the packages that " + sys.executable + " has are used instead")
 
 
 def named(extra: str, gpu: str = "") -> "set[str]":

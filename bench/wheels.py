@@ -12,6 +12,12 @@ CHECKOUT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 OFFLINE = "make bench VENV= PYTHON=python3"
 CACHE_VARIABLE = "ROOFLINE_CACHE_DIR"
 
+NO_INDEX = (
+    r"NameResolutionError|name resolution|Name or service not known|NewConnectionError"
+    r"|ConnectTimeoutError|Network is unreachable|Connection refused|ProxyError|SSLError|Read timed out"
+)
+"""What pip says where there is no network."""
+
 TROUBLE = (
     (
         r"No space left on device|Disk quota exceeded",
@@ -24,8 +30,7 @@ TROUBLE = (
         "make {goal} VENV=/scratch/venv PIP_CACHE_DIR=/scratch/pip TMPDIR=/scratch",
     ),
     (
-        r"NameResolutionError|name resolution|Name or service not known|NewConnectionError"
-        r"|ConnectTimeoutError|Network is unreachable|Connection refused|ProxyError|SSLError|Read timed out",
+        NO_INDEX,
         "no package index could be reached: bring the packages in a folder that make wheelhouse fills where "
         "there is one, use those that are here with " + OFFLINE + ", or name a mirror in PIP_INDEX_URL",
     ),
@@ -38,6 +43,10 @@ NEWEST_LIBC = 28
 
 class Refusal(Exception):
     """One sentence: what is wrong with this machine and the line to type."""
+
+
+class Unreachable(Refusal):
+    """There is no package index to install from."""
 
 
 def say(sentence: str) -> None:
@@ -74,7 +83,8 @@ def install(python: str, needs: "list[str]", goal: str, house: str = "") -> None
         reason = lift(constraint, goal) if held else explain(done.stdout, goal)
         if stocked and "No matching distribution" in done.stdout:
             reason += f"; {house} was made for another Python, machine or extra: make it anew, or WHEELHOUSE="
-        raise Refusal("the packages could not be installed: " + reason)
+        alone = not held and re.search(NO_INDEX, done.stdout)
+        raise (Unreachable if alone else Refusal)("the packages could not be installed: " + reason)
 
 
 def is_stocked(house: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ class Runs:
         if "venv" in words:
             kind = "venv"
             python = Path(words[-1]) / "bin" / "python"
+            shutil.rmtree(words[-1], ignore_errors=True)
             python.parent.mkdir(parents=True, exist_ok=True)
             python.write_text("#!/bin/sh\n")
             python.chmod(0o755)

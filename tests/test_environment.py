@@ -153,11 +153,52 @@ def test_what_pip_says_becomes_what_to_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     use(monkeypatch, pip=(1, output))
+    monkeypatch.setattr(wheels, "missing", lambda needs: {"numpy": "numpy"})
     assert environment.main(["--venv", str(tmp_path / "env"), "--goal", "bench"]) == 1
     said = capsys.readouterr().err
     assert said.startswith("set-up: the packages could not be installed: ")
     assert remedy in said
     assert not environment.is_ready(str(tmp_path / "env"), set())
+
+
+OFFLINE = (1, "NewConnectionError('Temporary failure in name resolution')")
+
+
+def test_without_a_network_the_packages_that_are_here_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs, venv = use(monkeypatch, pip=OFFLINE), str(tmp_path / "env")
+    monkeypatch.setattr(environment, "succeeds", lambda words: words[2] == environment.BORROWED)
+    assert environment.main(["--venv", venv, "--goal", "bench"]) == 0
+    assert runs.started[-1] == [sys.executable, "-m", "venv", "--clear", "--system-site-packages", venv]
+    assert f"the packages that {sys.executable} has are used instead" in capsys.readouterr().out
+    assert environment.is_ready(venv, set()) and environment.was_made_here(venv)
+
+
+def test_without_a_network_an_environment_of_others_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = use(monkeypatch, pip=OFFLINE)
+    monkeypatch.setattr(environment, "works", lambda python: True)
+    monkeypatch.setattr(environment, "succeeds", lambda words: True)
+    assert environment.main(["--venv", str(tmp_path)]) == 1
+    assert not any("--clear" in words for words in runs.started)
+
+
+@pytest.mark.parametrize("extra", ["", "dev"])
+def test_without_a_network_and_packages_the_remedies_are_told(
+    extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs, venv = use(monkeypatch, pip=OFFLINE), str(tmp_path / "env")
+    lacking = "pytest" if extra else "numpy"
+    monkeypatch.setattr(
+        wheels, "missing", lambda needs: {lacking: lacking} if any(lacking in n for n in needs) else {}
+    )
+    monkeypatch.setattr(environment, "succeeds", lambda words: words[2] == environment.BORROWED)
+    assert environment.main(["--venv", venv, "--extra", extra, "--goal", "test"]) == 1
+    assert "no package index could be reached: bring the packages" in capsys.readouterr().err
+    assert not any("--system-site-packages" in words for words in runs.started)
+    assert not environment.is_ready(venv, set())
 
 
 @pytest.mark.parametrize(
