@@ -129,18 +129,33 @@ def test_a_port_that_is_taken_is_one_sentence() -> None:
             node.serve("127.0.0.1", port, print)
 
 
-def test_serving_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
-    told: list[str] = []
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_the_verb_tells_what_the_other_node_is_given(
+    flags: tuple[str, ...], call: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def serve(listen: str, port: int, told: Any) -> None:
+        told(f"{TOKEN}@{listen}:{port}")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(node, "serve", serve)
+    code, out, _ = call("peer", "--listen", "10.0.0.7", "--port", "19000", *flags)
+    assert code == 130
+    here = f"{TOKEN}@10.0.0.7:19000"
+    assert json.loads(out) == {"peer": here} if flags else f"run --device cpu --peer {here}\n" in out
+
+
+def test_serving_in_this_process() -> None:
+    heard: list[str] = []
     ready = threading.Event()
 
-    def say(line: str) -> None:
-        told.append(line)
+    def told(here: str) -> None:
+        heard.append(here)
         ready.set()
 
-    threading.Thread(target=node.serve, args=("127.0.0.1", 0, say, TOKEN), daemon=True).start()
+    threading.Thread(target=node.serve, args=("127.0.0.1", 0, told, TOKEN), daemon=True).start()
     assert ready.wait(10)
-    port = int(told[0].rsplit(":", 1)[1])
-    assert f"--peer {TOKEN}@{socket.gethostname()}:{port}" in told[0]
+    port = int(heard[0].rsplit(":", 1)[1])
+    assert heard[0] == f"{TOKEN}@{socket.gethostname()}:{port}"
     link = node.Node(Address(TOKEN, "127.0.0.1", port), ())
     answer = bytearray(3)
     with link.guarded():

@@ -93,8 +93,11 @@ def kept(cpus: tuple[int, ...], environment: Mapping[str, str] = os.environ) -> 
     return _nodes[cpus]
 
 
-def serve(listen: str, port: int, say: Callable[[str], None], token: str = "") -> None:
-    """Obey runs on other nodes that know the token, until interrupted; ResourceError without the port."""
+def serve(listen: str, port: int, told: Callable[[str], None], token: str = "") -> None:
+    """Obey runs on other nodes that know the token, until interrupted; ResourceError without the port.
+
+    told: gets what --peer takes there, once
+    """
     token = token or secrets.token_hex(TOKEN_BYTES)
     family = socket.AF_INET6 if ":" in listen else socket.AF_INET
     try:
@@ -105,9 +108,7 @@ def serve(listen: str, port: int, say: Callable[[str], None], token: str = "") -
             f"port {port} of {listen} cannot be opened ({why}): name another with --port, or with --listen"
         ) from None
     with server:
-        here = f"{token}@{socket.gethostname()}:{server.getsockname()[1]}"
-        say(f"python3 -m bench run --device cpu --peer {here}")
-        say("is to be run on the other node; its bytes are never executed or stored, Ctrl-C ends this peer")
+        told(f"{token}@{socket.gethostname()}:{server.getsockname()[1]}")
         while True:
             link, _ = server.accept()
             threading.Thread(target=_obey, args=(link, bytes.fromhex(token)), daemon=True).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 from shlex import quote
@@ -86,12 +87,21 @@ def run(
 def peer(
     listen: Annotated[str, typer.Option(help="Address of this node to listen at.")] = "0.0.0.0",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 18515,
+    as_json: Json = False,
 ) -> None:
     """Serve the other end of a network link to a run elsewhere."""
     from bench.links import node
 
+    def told(here: str) -> None:
+        line = f"python3 -m bench run --device cpu --peer {here}"
+        what = (
+            "is to be run on the other node; what it sends is never executed or stored, Ctrl-C ends this peer"
+        )
+        show(as_json, {"peer": here}, f"{line}\n{what}")
+        sys.stdout.flush()
+
     streams.end_like_ctrl_c()
-    node.serve(listen, port, partial(print, flush=True))
+    node.serve(listen, port, told)
 
 
 def devices(as_json: Json = False) -> None:
