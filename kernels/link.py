@@ -9,7 +9,7 @@ A byte that crosses the link once counts once, however often either end copies i
 each end, a buffered file once): links count one way. The rate of an exchange is the sum of its directions.
 
     storage      a file, past the page cache or through it
-    loopback     TCP between two processes on this machine      tcp          the same, the other on another node
+    loopback     TCP between two processes here      tcp     the same, one of them on another node
     remote-read  threads of one memory node, data of another: the loop of the stream family's `read`
     copy-pinned, copy-pageable   a GPU's copy engine and host memory that is, or is not, locked in place
     zero-copy    the stream family's `copy` on a GPU, one of its arrays (of `both`: each) in host memory
