@@ -16,8 +16,9 @@ NEED     = @"$(PYTHON)" -c "import sys; sys.exit(sys.version_info < (3, 6))" 2>/
 	{ echo "set-up: $(PYTHON) is no Python 3 that starts here: name one of 3.10 to 3.13 with PYTHON=..." >&2; exit 1; }
 SETUP    = @"$(PYTHON)" -I bench/environment.py --venv "$(strip $(VENV))" --goal "$@" --cuda "$(strip $(CUDA))" \
 	--measuring "$(strip $(DEVICE))" --wheelhouse "$(strip $(WHEELHOUSE))"
-# Whatever Python is here already: nothing is installed for it.
-BARE    := $(if $(wildcard $(strip $(VENV))/bin/python),$(strip $(VENV))/bin/python,$(PYTHON))
+# Whatever Python is here already, nothing is installed for it: an environment that set-up could not fill is none.
+BARE     = $(shell for python in $(if $(strip $(VENV)),"$(strip $(VENV))/bin/python") "$(PYTHON)"; do \
+	"$$python" -c "import numpy, typer" 2>/dev/null && break; done; echo "$$python")
 
 .DEFAULT_GOAL := help
 .PHONY: help setup setup-dev wheelhouse bench gpu-check audit test lint types report perf clean

@@ -84,14 +84,14 @@ def prepare(venv: str, extra: str, goal: str, cuda: str = "", house: str = "") -
         return
     check_python(goal)
     python = os.path.join(venv, "bin", "python")
-    if not works(python):
-        create(venv, goal)
-        write_stamp(venv, made=True)  # an installation that fails leaves an environment that clean may remove
     say(why)
-    needs = wheels.requirements(*sorted(wanted))
-    if gpu:
-        needs = make_way(venv, python, gpu, needs)
     try:
+        if not works(python):
+            create(venv, goal)
+            write_stamp(venv, made=True)  # where an installation fails, clean may remove what is left
+        needs = wheels.requirements(*sorted(wanted))
+        if gpu:
+            needs = make_way(venv, python, gpu, needs)
         wheels.install(python, needs, goal, house)
         smoke(python, gpu)
     except wheels.Unreachable as refusal:
@@ -106,22 +106,21 @@ def prepare(venv: str, extra: str, goal: str, cuda: str = "", house: str = "") -
 def borrow(venv: str, extra: str, cuda: str, refusal: Refusal) -> None:
     """An environment with the packages of this Python, where nothing can be installed but they are here.
 
-    Only in the place of one that was made here: what is another's is never cleared.
+    Only in the place of one that was made here, or of none: what is another's is never cleared.
     """
-    if not was_made_here(venv):
+    if os.path.lexists(venv) and not was_made_here(venv):
         raise refusal
     try:
         check_packages(extra, cuda=cuda)
     except Refusal:
         raise refusal from None
     own = set(wheels.requirements(*extra.split(","))) - set(wheels.requirements())
-    done = None
-    if not wheels.missing(sorted(own)):
-        done = wheels.run([sys.executable, "-m", "venv", "--clear", "--system-site-packages", venv])
-        write_stamp(venv, made=True)
-    if done is None or done.returncode or not succeeds([os.path.join(venv, "bin", "python"), "-c", BORROWED]):
+    if wheels.missing(sorted(own)) or not wheels.twin(venv):
         raise refusal
-    say("no package index can be reached: the packages that " + sys.executable + " has are used instead")
+    write_stamp(venv, made=True)
+    if not succeeds([os.path.join(venv, "bin", "python"), "-c", BORROWED]):
+        raise refusal
+    say("nothing can be installed here: the packages that " + sys.executable + " has are used instead")
 
 
 def named(extra: str, gpu: str = "") -> "set[str]":
@@ -267,7 +266,7 @@ def create(venv: str, goal: str) -> None:
     except ImportError:
         sudo = "" if os.geteuid() == 0 else "sudo "
         line = f"{sudo}apt install python{name}-venv"
-        raise Refusal(
+        raise wheels.Unreachable(
             f"this Python {name} has no venv module (Debian and Ubuntu ship it apart): type: {line}; without "
             f"that right, use the packages that are there: {OFFLINE}"
         ) from None

@@ -4,7 +4,9 @@
 import hashlib
 import os
 import re
+import site
 import subprocess
+import sys
 
 from bench import driver
 
@@ -46,7 +48,7 @@ class Refusal(Exception):
 
 
 class Unreachable(Refusal):
-    """There is no package index to install from."""
+    """There is no package index to install from, or no way to install."""
 
 
 def say(sentence: str) -> None:
@@ -167,6 +169,21 @@ def requirements(*extras: str) -> "list[str]":
     keys = ["dependencies", *filter(None, extras)]
     blocks = [re.search(rf"(?ms)^{re.escape(key)}\s*=\s*\[(.*?)\]\s*$", words) for key in keys]
     return [need for block in blocks if block for need in re.findall(r'"([^"]+)"', block.group(1))]
+
+
+def twin(venv: str) -> bool:
+    """Make an environment in `venv` with the packages of this Python; whether that worked.
+
+    Their folders are named: where this Python is an environment itself, the option --system-site-packages
+    would show those of the Python that it was made from, and none of its own.
+    """
+    if run([sys.executable, "-m", "venv", "--clear", "--without-pip", venv]).returncode:
+        return False
+    folder = os.path.join(venv, "lib", "python{}.{}".format(*sys.version_info[:2]), "site-packages")
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "borrowed.pth"), "w") as file:
+        file.write(f"import site; list(map(site.addsitedir, {site.getsitepackages()!r}))\n")
+    return True
 
 
 def cupys(python: str) -> "list[str]":

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bench import driver, environment, wheels
@@ -170,9 +171,50 @@ def test_without_a_network_the_packages_that_are_here_are_used(
     runs, venv = use(monkeypatch, pip=OFFLINE), str(tmp_path / "env")
     monkeypatch.setattr(environment, "succeeds", lambda words: words[2] == environment.BORROWED)
     assert environment.main(["--venv", venv, "--goal", "bench"]) == 0
-    assert runs.started[-1] == [sys.executable, "-m", "venv", "--clear", "--system-site-packages", venv]
+    assert runs.started[-1] == [sys.executable, "-m", "venv", "--clear", "--without-pip", venv]
     assert f"the packages that {sys.executable} has are used instead" in capsys.readouterr().out
     assert environment.is_ready(venv, set()) and environment.was_made_here(venv)
+
+
+def test_borrowed_packages_are_those_of_this_python_be_it_an_environment_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "check_packages", lambda extra, cuda="": None)
+    monkeypatch.setattr(environment, "BORROWED", "import numpy")
+    environment.borrow(str(tmp_path / "env"), "", "none", Refusal("no network"))
+    code = "import numpy, pytest; print(numpy.__file__, pytest.__file__)"
+    words = [str(tmp_path / "env" / "bin" / "python"), "-c", code]
+    told = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert told.stdout.split() == [np.__file__, pytest.__file__]
+
+
+def test_without_the_means_to_install_the_packages_that_are_here_are_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, venv = builtins.__import__, str(tmp_path / "env")
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name == "ensurepip":
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    runs = use(monkeypatch)
+    monkeypatch.setattr(builtins, "__import__", without)
+    monkeypatch.setattr(environment, "succeeds", lambda words: words[2] == environment.BORROWED)
+    assert environment.main(["--venv", venv, "--goal", "bench"]) == 0
+    assert [words[4] for words in runs.started if "venv" in words] == ["--without-pip"]
+    assert environment.is_ready(venv, set()) and environment.was_made_here(venv)
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_gpu_check_passes_over_an_environment_that_holds_nothing(works: bool, tmp_path: Path) -> None:
+    python = tmp_path / "env" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!/bin/sh\nexit {int(not works)}\n")
+    python.chmod(0o755)
+    words = ["make", "-n", "gpu-check", f"VENV={tmp_path / 'env'}", f"PYTHON={sys.executable}"]
+    told = subprocess.run(words, cwd=wheels.CHECKOUT, capture_output=True, text=True, check=True)
+    assert told.stdout.startswith(f'"{python if works else sys.executable}" -m bench gpu-check')
 
 
 def test_without_a_network_an_environment_of_others_is_left_alone(
@@ -197,7 +239,7 @@ def test_without_a_network_and_packages_the_remedies_are_told(
     monkeypatch.setattr(environment, "succeeds", lambda words: words[2] == environment.BORROWED)
     assert environment.main(["--venv", venv, "--extra", extra, "--goal", "test"]) == 1
     assert "no package index could be reached: bring the packages" in capsys.readouterr().err
-    assert not any("--system-site-packages" in words for words in runs.started)
+    assert not any("--without-pip" in words for words in runs.started)
     assert not environment.is_ready(venv, set())
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +19,14 @@ from bench.errors import DeviceError, ResourceError, UsageError
 from bench.links import messages, node
 from bench.links.node import Address
 from bench.links.peer import HEADER, MOST_BYTES
+from bench.planning.plan import plan
 from bench.profile.records import Point, Precision
+from tests.fake_device import FAKE, FakeBackend
 from tests.sampling import sampled
 
 TOP = Path(__file__).resolve().parent.parent
 TOKEN = "00112233445566ff"
+FP64 = Precision.of("fp64")
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +54,7 @@ def named(served: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def message(variant: str, access: str = "send", size: int = 1 << 10) -> Point:
     sizes = {"bytes": size}
-    return Point("link", "tcp", variant, Precision.of("fp64"), "node network", access, sizes=sizes)
+    return Point("link", "tcp", variant, FP64, "node network", access, sizes=sizes)
 
 
 @pytest.mark.parametrize(
@@ -174,20 +178,33 @@ def test_only_the_host_has_a_peer(call: Any, tmp_path: Path, served: str) -> Non
     assert "--peer is a link of the host, not of sim:small-cpu: give --device cpu" in said
 
 
+def test_a_named_peer_is_planned_for_messages_and_for_pipelining() -> None:
+    with_peer = replace(FAKE, facts={"peer": True})
+    for device, known in ((FAKE, set()), (with_peer, {"tcp", "pipeline"})):
+        drafted = plan(device, FakeBackend().variants, "quick", families=["link", "overlap"])
+        assert {p.point.kernel for p in drafted.points if p.point.level == "node network"} == known
+
+
+def test_chunks_come_from_the_other_node(named: str) -> None:
+    sizes = {"bytes": 1 << 20, "percent": 100, "chunks": 4}
+    point = Point("overlap", "pipeline", "pipelined", FP64, "node network", "read", threads=2, sizes=sizes)
+    found = sampled(CpuBackend(), point)
+    assert found.status == "ok", found.reason
+    assert found.bytes_read == 1 << 20
+    assert found.facts["ratio"] > 0
+
+
 @pytest.mark.slow
-def test_a_run_over_the_network_of_two_nodes(tmp_path: Path, served: str) -> None:
+def test_a_run_keeps_neither_token_nor_name_of_the_other_node(tmp_path: Path, served: str) -> None:
     words = [sys.executable, "-m", "bench", "run", "--device", "cpu", "--minutes", "0.3", "--quiet"]
-    words += ["--families", "link,overlap", "--results", str(tmp_path), "--peer", served]
+    words += ["--families", "link", "--results", str(tmp_path), "--peer", served]
     done = subprocess.run(words, cwd=TOP, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     text = next(tmp_path.glob("*/*/samples.jsonl")).read_text()
     samples = [record for record in map(json.loads, text.splitlines()) if "point" in record]
     found = [s for s in samples if s["point"]["kernel"] == "tcp"]
     assert found
-    found += [
-        s for s in samples if (s["point"]["family"], s["point"]["level"]) == ("overlap", "node network")
-    ]
-    assert {s["point"]["kernel"] for s in found} == {"tcp", "pipeline"}
     assert all(s["status"] == "ok" and s["point"]["level"] == "node network" for s in found)
     assert "node network" in done.stdout
-    assert served.split("@")[0] not in text, "neither token nor name of the other node is kept"
+    assert served.split("@")[0] not in text
+    assert json.loads(text.splitlines()[0])["provenance"]["command"].endswith("--peer PEER")

@@ -293,6 +293,7 @@ def _derive(store: Store) -> None:
 
 
 def _stopped(store: Store) -> KeyboardInterrupt:
-    """What an interruption says: what is kept, and the command that goes on."""
+    """What an interruption says: what is kept, by the file, and the command that goes on."""
+    kept = len(read_log(store.folder).samples)  # one may be written that memory does not know of yet
     again = f"python -m bench run --resume {shlex.quote(str(store.folder))}"
-    return KeyboardInterrupt(f"{len(store.samples)} samples are kept in {store.folder}; go on with: {again}")
+    return KeyboardInterrupt(f"{kept} samples are kept in {store.folder}; go on with: {again}")
