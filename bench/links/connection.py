@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,7 +18,7 @@ SILENCE_SECONDS = 15
 """Without a byte after which the other end counts as dead; the watchdog above waits longer."""
 
 
-class Connection:
+class Connection(ABC):
     """A connection; `with connection.guarded()` turns its death into one sentence.
 
     cpus: of this end, then of the other where it is on this machine
@@ -56,9 +57,9 @@ class Connection:
             self.close()  # in the middle of a request: nobody knows what of it is still to come
             raise
 
+    @abstractmethod
     def lost(self, error: OSError) -> str:
         """What happened to the other end, and what to do about it."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """End the connection."""
