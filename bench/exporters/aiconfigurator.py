@@ -7,20 +7,22 @@ from typing import Any
 
 from bench.errors import FileError
 from bench.exporters import achievable, replacing
-from bench.profile.records import Ceiling, Profile
+from bench.profile.records import Profile
+from bench.report import roofs
 
 FLOPS = {"bfloat16_tc_flops": "bf16", "int8_tc_flops": "int8", "fp8_tc_flops": "fp8", "fp4_tc_flops": "fp4"}
 """Key by type of input; a key that is left out is refused by the tool when that type is asked for."""
 
-
 MISC = {"nccl_mem": dict.fromkeys((1, 2, 4, 8), 0), "other_mem": 0}
 """Memory that libraries take beside a model, which is not measured: none is counted."""
 
-BOUND = "{} was not measured: it is that of the host link, which bytes to other nodes cross as well"
+BOUND = (
+    "{} was not measured, and the tool needs it: it is that of the host link, which those bytes cross as well"
+)
 
 
 def export(profile: Profile, path: Path) -> None:
-    """Write what was measured; FileError for a device that is no GPU, or without a beta."""
+    """Write what was measured; FileError for a device that is no GPU, or without a beta or the links."""
     import yaml
 
     facts = profile.facts.get("device", {}).get("facts", {})
@@ -29,50 +31,48 @@ def export(profile: Profile, path: Path) -> None:
         raise FileError(
             "AIConfigurator describes GPUs: give a result of one, with the stream family measured"
         )
-    latency = next((c for c in profile.ceilings if c.quantity == "latency" and c.level == "DRAM"), None)
+    peaks = {key: found for key, name in FLOPS.items() if (found := achievable.matrix(profile, name))}
     gpu = {
         "mem_bw": reads.estimate.value,
         "mem_bw_empirical_scaling_factor": 1.0,
-        "mem_empirical_constant_latency": latency.estimate.value if latency else None,
+        "mem_empirical_constant_latency": _launch(profile),
         "mem_capacity": achievable.memory_bytes(profile),
-        **{key: _value(achievable.matrix(profile, name)) for key, name in FLOPS.items()},
+        **{key: found.estimate.value for key, found in peaks.items()},
         "sm_version": int(capability),
     }
-    host = achievable.fastest_link(profile, "host link")
-    if host is None:
-        raise FileError("AIConfigurator needs the links of a node: measure the link family")
-    peers, network = (achievable.fastest_link(profile, kind) for kind in ("peer", "node network"))
-    node = {
-        "num_gpus_per_node": len(facts.get("gpus", ())) or 1,
-        "inter_node_bw": _value(network or host),
-        "intra_node_bw": _value(peers or host),
-        "pcie_bw": _value(host),
-        "p2p_latency": _start(profile, peers or host),
-    }
-    said = [achievable.who(profile)]
-    said += [BOUND.format("inter_node_bw")] * (network is None) + [BOUND.format("intra_node_bw")] * (
-        peers is None
-    )
-    head = "".join(f"# {line}\n" for line in said)
-    text = head + yaml.safe_dump(
-        {"data_dir": "data", "gpu": _known(gpu), "node": _known(node), "misc": MISC}, sort_keys=False
-    )
+    node, remarks = _node(profile, max(1, len(facts.get("gpus", ()))))
+    head = "".join(f"# {line}\n" for line in (achievable.who(profile, peaks.values()), *remarks))
+    value = {"data_dir": "data", "gpu": _known(gpu), "node": _known(node), "misc": MISC}
     with replacing(path) as file:
-        file.write(text.encode("utf-8"))
+        file.write((head + yaml.safe_dump(value, sort_keys=False)).encode("utf-8"))
+
+
+def _launch(profile: Profile) -> float | None:
+    """Seconds of an empty kernel: the constant that the tool adds to the time of every memory operation."""
+    starts = (c for c in profile.ceilings if (c.quantity, c.kernel, c.variant) == ("t0", "empty", "plain"))
+    return next((c.estimate.value for c in starts), None)
+
+
+def _node(profile: Profile, gpus: int) -> tuple[dict[str, Any], list[str]]:
+    """The links of a node with so many GPUs, and what is not measured among them."""
+    host, peers, network = (
+        achievable.fastest_link(profile, kind) for kind in ("host link", "peer", "node network")
+    )
+    if host is None or (peers is None and gpus > 1):
+        raise FileError(
+            "AIConfigurator needs the links of a node: measure the link family on all of its GPUs"
+        )
+    inside, outside = peers or host, network or host
+    values = {
+        "num_gpus_per_node": gpus,
+        "inter_node_bw": outside.estimate.value,
+        "intra_node_bw": inside.estimate.value,
+        "pcie_bw": host.estimate.value,
+        "p2p_latency": start.estimate.value if (start := roofs.start_of(profile, inside)) else None,
+    }
+    bounds = {"inter_node_bw": network, "intra_node_bw": peers}
+    return values, [BOUND.format(name) for name, link in bounds.items() if link is None]
 
 
 def _known(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _value(found: Ceiling | None) -> float | None:
-    return found.estimate.value if found else None
-
-
-def _start(profile: Profile, link: Ceiling | None) -> float | None:
-    """Seconds of the smallest transfer over a link."""
-    same = ("level", "kernel", "variant", "access")
-    starts = (c for c in profile.ceilings if c.quantity == "t0" and link)
-    return next(
-        (c.estimate.value for c in starts if all(getattr(c, s) == getattr(link, s) for s in same)), None
-    )

@@ -27,7 +27,7 @@ def export(profile: Profile, path: Path) -> None:
             "data": [[f"{name.upper()} GFLOPs", c.estimate.value / 1e9] for name, c in peaks.items()],
             "metadata": {},
         },
-        "metadata": {"ERT_VERSION": VERSION, "HOSTNAME": [achievable.who(profile), [], []]},
+        "metadata": {"ERT_VERSION": VERSION, "HOSTNAME": [achievable.who(profile, peaks.values()), [], []]},
     }
     with replacing(path) as file:
         file.write((dumps({"empirical": measured}, indent=1) + "\n").encode("utf-8"))

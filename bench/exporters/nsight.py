@@ -1,23 +1,30 @@
 """A section file of Nsight Compute: its roofline chart with the measured ceilings in the place of theory.
 
-`ncu --section-folder FOLDER --section EmpiricalRoofline --clock-control none ...` draws the profiled kernel
-under them; without the last option ncu locks the base clock, and points lie lower than at the clock of these.
+`ncu --section-folder FOLDER --section NAME --clock-control none ...`, NAME as its first line says, draws the
+profiled kernel under them; without the last option ncu locks the base clock, and points lie lower.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.errors import FileError
 from bench.exporters import achievable, replacing
 from bench.profile.records import Ceiling, Profile
+from bench.report import heading
 from bench.report.units import si
 
-OPERATIONS = {"fp64": ("d", 1), "fp32": ("f", 1), "fp16": ("h", 2)}
-"""Letter of a type's instructions in the names of counters, and values in each."""
+OPERATIONS = {"fp64": (("d", "", 1),), "fp32": (("f", "", 1), ("f", "2", 2)), "fp16": (("h", "", 2),)}
+"""Of each type the letter and ending of its instructions in the names of counters, and values in each."""
 
-COUNTER = "smsp__sass_thread_inst_executed_op_{}{}_pred_on.sum.per_cycle_elapsed"
+PACKED = 100
+"""Compute capability (x 10) from which on there are instructions of two fp32 values, and counters of them."""
+
+FLOPS = {"add": 1, "mul": 1, "fma": 2}
+
+COUNTER = "smsp__sass_thread_inst_executed_op_{}{}{}_pred_on.sum.per_cycle_elapsed"
 CLOCK = "smsp__cycles_elapsed.avg.per_second"
 TRAFFIC = {
     "DRAM": "dram__bytes.sum.per_second",
@@ -31,72 +38,94 @@ def export(profile: Profile, path: Path) -> None:
     """Write one chart a type; FileError for a device that is no GPU, or without a pi or beta."""
     levels = {name: c for name, c in achievable.memory(profile).items() if name in TRAFFIC}
     vector = {name: c for name in OPERATIONS if (c := achievable.rate(profile, name, "vector"))}
-    if not profile.facts.get("device", {}).get("facts", {}).get("compute_capability"):
+    capability = profile.facts.get("device", {}).get("facts", {}).get("compute_capability")
+    if not capability:
         raise FileError("Nsight Compute profiles NVIDIA GPUs: give a result of one")
     if not (levels and vector):
         raise FileError("the chart needs a π and a β: measure the fma and stream families")
-    lines = [*_head(profile, vector), "Body {", '  DisplayName: "Empirical roofline"']
-    word = "simulated" if profile.simulated else "measured"
+    matrix = {f"{name} matrix units": c for name in vector if (c := achievable.matrix(profile, name))}
+    counted = {name: list(_counted(name, int(capability))) for name in vector}
+    lines = [*_head(profile, [*vector.values(), *matrix.values()])]
+    lines += [line for name in vector for line in _metrics(counted[name])]
+    lines += ["}", "Body {", '  DisplayName: "Empirical roofline"']
     for name, peak in vector.items():
-        peaks = [
-            (name, peak),
-            *((f"{name} matrix units", c) for c in [achievable.matrix(profile, name)] if c),
-        ]
-        lines += _chart(name, peaks, levels, word)
+        peaks = {name: peak, **{words: c for words, c in matrix.items() if words.startswith(f"{name} ")}}
+        word = "simulated" if profile.simulated else "measured"
+        lines += _chart(f"{name} under {word} ceilings", _roofs(peaks, levels, word), counted[name], levels)
     with replacing(path) as file:
         file.write(("\n".join([*lines, "}"]) + "\n").encode("utf-8"))
 
 
-def _head(profile: Profile, vector: dict[str, Ceiling]) -> Iterator[str]:
-    clocks = {c.clock_hz for c in vector.values() if c.clock_hz}
-    held = f", held clock {si(max(clocks), 'Hz')}" if clocks else ""
-    who = achievable.who(profile).replace('"', "'")
-    yield 'Identifier: "EmpiricalRoofline"'
+def _head(profile: Profile, peaks: Sequence[Ceiling]) -> Iterator[str]:
+    board = re.sub(r"\W+", "_", heading.device_name(profile)).strip("_")
+    who = achievable.who(profile, peaks).replace('"', "'")
+    yield f'Identifier: "EmpiricalRoofline_{board}"'
     yield 'DisplayName: "Empirical roofline"'
-    yield f'Description: "{who}{held}"'
+    yield f'Description: "{who}"'
     yield "Order: 99"
     yield "MetricDefinitions {"
-    for name, (letter, values) in OPERATIONS.items():
-        for kind, flops in (("add", 1), ("mul", 1), ("fma", 2)):
-            yield "  MetricDefinitions {"
-            yield f'    Name: "{_derived(name, kind)}"'
-            yield f'    Expression: "{COUNTER.format(letter, kind)} * {flops * values}"'
-            yield "  }"
-    yield "}"
 
 
-def _derived(name: str, kind: str) -> str:
-    """Name of the FLOP a cycle of one kind of instruction."""
-    return f"derived__empirical_{name}_{kind}_flop_per_cycle"
+Metric = tuple[str, str, str]
+"""Label, name, and expression of FLOP a cycle."""
+
+
+def _counted(name: str, capability: int) -> Iterator[Metric]:
+    """What counts the FLOP of a type on GPUs of a compute capability."""
+    for letter, ending, values in OPERATIONS[name]:
+        for kind, flops in FLOPS.items():
+            if not ending or capability >= PACKED:
+                counter = COUNTER.format(letter, kind, ending)
+                derived = f"derived__empirical_{name}_{kind}{ending}_flop_per_cycle"
+                yield f"{kind}{ending}", derived, f"{counter} * {flops * values}"
+
+
+def _metrics(counted: Sequence[Metric]) -> Iterator[str]:
+    for _, name, expression in counted:
+        yield "  MetricDefinitions {"
+        yield f'    Name: "{name}"'
+        yield f'    Expression: "{expression}"'
+        yield "  }"
+
+
+Roof = tuple[str, float, float]
+"""Label, FLOP/s and byte/s."""
+
+
+def _roofs(peaks: Mapping[str, Ceiling], levels: Mapping[str, Ceiling], word: str) -> Iterator[Roof]:
+    for words, peak in peaks.items():
+        clock = f" at {si(peak.clock_hz, 'Hz')}" if peak.clock_hz else ""
+        for level, beta in levels.items():
+            label = f"{words} / {level} {beta.access}, {word}{clock}"
+            yield label, peak.estimate.value, beta.estimate.value
 
 
 def _chart(
-    name: str, peaks: Sequence[tuple[str, Ceiling]], levels: dict[str, Ceiling], word: str
+    label: str, roofs: Iterable[Roof], counted: Sequence[Metric], levels: Iterable[str]
 ) -> Iterator[str]:
     yield "  Items {"
     yield "    RooflineChart {"
-    yield f'      Label: "{name} under {word} ceilings"'
+    yield f'      Label: "{label}"'
     yield '      AxisIntensity { Label: "Arithmetic intensity [FLOP/byte]" }'
     yield '      AxisWork { Label: "Performance [FLOP/s]" }'
-    for words, peak in peaks:
-        for level, beta in levels.items():
-            yield "      Rooflines {"
-            yield f"        PeakWork {{ Constant: {peak.estimate.value!r} }}"
-            yield f"        PeakTraffic {{ Constant: {beta.estimate.value!r} }}"
-            yield f'        Options {{ Label: "{words} / {level} {beta.access}, {word}" }}'
-            yield "      }"
+    for name, pi, beta in roofs:
+        yield "      Rooflines {"
+        yield f"        PeakWork {{ Constant: {pi!r} }}"
+        yield f"        PeakTraffic {{ Constant: {beta!r} }}"
+        yield f'        Options {{ Label: "{name}" }}'
+        yield "      }"
     for level in levels:
-        yield from _achieved(name, level)
+        yield from _achieved(counted, level)
     yield "    }"
     yield "  }"
 
 
-def _achieved(name: str, level: str) -> Iterator[str]:
+def _achieved(counted: Sequence[Metric], level: str) -> Iterator[str]:
     yield "      AchievedValues {"
     yield "        AchievedWork {"
     yield "          ValueCyclesPerSecondExpression {"
-    for kind in ("add", "mul", "fma"):
-        yield f'            ValuePerCycleMetrics {{ Label: "{kind}" Name: "{_derived(name, kind)}" }}'
+    for label, name, _ in counted:
+        yield f'            ValuePerCycleMetrics {{ Label: "{label}" Name: "{name}" }}'
     yield f'            CyclesPerSecondMetric {{ Label: "SM clock" Name: "{CLOCK}" }}'
     yield "          }"
     yield "        }"

@@ -18,14 +18,14 @@ def export(profile: Profile, path: Path) -> None:
     peaks = {f"matrix_{name}": achievable.matrix(profile, name) for name in MATRIX}
     peaks |= {f"vector_{name}": achievable.rate(profile, name, "vector") for name in VECTOR}
     reads, size = achievable.memory(profile).get("DRAM"), achievable.memory_bytes(profile)
-    known = {name: found.estimate.value / 1e12 for name, found in peaks.items() if found}
-    if reads is None or not known:
+    there = {name: found for name, found in peaks.items() if found}
+    if reads is None or not there:
         raise FileError("TraceLens needs a π and the β of DRAM: measure the fma, gemm and stream families")
     value = {
-        "name": achievable.who(profile),
+        "name": achievable.who(profile, there.values()),
         "mem_bw_gbps": reads.estimate.value / 1e9,
         **({"memory_gb": size / 1e9} if size else {}),
-        "max_achievable_tflops": known,
+        "max_achievable_tflops": {name: c.estimate.value / 1e12 for name, c in there.items()},
     }
     with replacing(path) as file:
         file.write((dumps(value, indent=1) + "\n").encode("utf-8"))

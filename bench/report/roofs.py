@@ -65,6 +65,13 @@ def links(profile: Profile) -> list[Ceiling]:
     return sorted(best.values(), key=lambda c: -c.estimate.value)
 
 
+def start_of(profile: Profile, link: Ceiling) -> Ceiling | None:
+    """The alpha (t0) that was fitted together with a link's beta; None where the sizes do not tell it."""
+    same = ("level", "kernel", "variant", "access")
+    starts = (c for c in profile.ceilings if c.quantity == "t0")
+    return next((c for c in starts if all(getattr(c, s) == getattr(link, s) for s in same)), None)
+
+
 def _one_way(c: Ceiling) -> tuple[bool, float]:
     return c.access not in ("both", "exchange"), c.estimate.value
 

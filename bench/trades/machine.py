@@ -151,9 +151,7 @@ def _scaled(value: Interval, factor: float) -> Interval:
 
 def _way(profile: Profile, link: Ceiling) -> Path:
     """The path of one beta, of one direction, with the alpha that was fitted together with it."""
-    same = ("level", "kernel", "variant", "access")
-    starts = [c for c in profile.ceilings if c.quantity == "t0"]
-    alpha = next((c for c in starts if all(getattr(c, s) == getattr(link, s) for s in same)), None)
+    alpha = roofs.start_of(profile, link)
     each = link.access in BOTH_WAYS
     words = [w for w in dict.fromkeys((link.level, link.kernel, link.variant, link.access)) if w]
     source = " ".join(words) + ", each way" * each
