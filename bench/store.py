@@ -304,6 +304,8 @@ def write_profile(folder: Path, profile: Profile) -> Path:
 def read_profile(path: Path) -> Profile:
     """The profile at `path`, folder or file; FileError when missing, corrupt or of another version."""
     file = path / PROFILE if path.is_dir() else path
+    if file.exists() and not file.is_file():
+        raise FileError(f"{file} is neither a folder nor a file, and may never end: give a result folder")
     try:
         values = loads(file.read_text(encoding="utf-8"))
         if isinstance(values, dict):

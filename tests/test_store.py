@@ -236,3 +236,8 @@ def test_profiles_that_cannot_be_read(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(FileError, match=r"is not a profile .*: remake it"):
             read_profile(path)
+
+
+def test_a_profile_is_not_read_from_what_may_never_end() -> None:
+    with pytest.raises(FileError, match="/dev/zero is neither a folder nor a file"):
+        read_profile(Path("/dev/zero"))

@@ -53,22 +53,23 @@ def render(question: Question, simulated: bool) -> str:
     """The same in words, at most 100 columns."""
     count = question.split.devices
     how = "one device" if count == 1 else f"{question.mode}-parallel, {count} devices"
+    offers = rows.trades(question)
     parts: list[Text | Table] = [
         *_machine(question, simulated),
         section("Ways to share the step", "time of each resource alone; speed-up over one device"),
         _grid(rows.modes(question)),
         section("Trades", f"each against the step as it is ({how})"),
-        _grid(rows.trades(question)),
+        _grid(offers),
     ]
     turns = [Text(_turn(found)) for found in rows.thresholds(question)]
-    meaning = [Text(line) for line in _meaning(question)]
+    meaning = [Text(line) for line in _meaning(question, offers)]
     if turns:
         turns.insert(0, section("From where each pays", "one resource after the other"))
     return printed([*parts, *meaning, *turns], WIDTH)
 
 
-def _meaning(question: Question) -> Iterator[str]:
-    told = any(row.error is not None for row in rows.trades(question))
+def _meaning(question: Question, offers: Sequence[Row]) -> Iterator[str]:
+    told = any(row.error is not None for row in offers)
     error = "; error: what a number loses, relative rms" if told else ""
     yield f"step: all resources at once to one after the other{error}"
     if question.memory is not None:

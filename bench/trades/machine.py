@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from bench import laws
@@ -61,14 +62,14 @@ class Machine:
     write: Path | None
 
     def rates(self, precision: str, end: str = "value") -> Rates:
-        """The rates at `end` of their intervals: value, slow or fast."""
+        """The rates at `end` of their intervals: value, slow or fast; NaN over a link that is not known."""
         return Rates(
             _end(self.pi[precision].estimate, end),
             _end(self.beta, end),
-            _end(self.network.beta, end) if self.network else 1.0,
+            _end(self.network.beta, end) if self.network else math.nan,
             _end(self.network.alpha, end, cost=True) if self.network else 0.0,
-            _end(self.read.beta, end) if self.read else 1.0,
-            _end(self.write.beta, end) if self.write else 1.0,
+            _end(self.read.beta, end) if self.read else math.nan,
+            _end(self.write.beta, end) if self.write else math.nan,
         )
 
 
