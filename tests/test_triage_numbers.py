@@ -56,6 +56,15 @@ def test_workloads_on_their_roof_have_no_finding() -> None:
     assert diagnose(profile(CACHES, [L3], loose), ()) == (), "within its interval"
 
 
+@pytest.mark.parametrize(("high", "accused"), [(1.02e11, True), (1.3e11, False), (None, True)])
+def test_a_single_round_is_above_its_roof_only_beyond_the_interval_of_the_roof(
+    high: float | None, accused: bool
+) -> None:
+    roof = Interval(1e11, 0.8e11 if high else None, high)
+    once = placement(achieved=Interval(1.2e11), attainable=roof, efficiency=Interval(1.2))
+    assert bool(diagnose(profile(CACHES, [L3], once), ())) is accused
+
+
 # -- bare numbers --------------------------------------------------------------------------------
 
 BARE: list[tuple[float, Context, str, str]] = [

@@ -52,13 +52,20 @@ def placed(case: Case, others: Sequence[Finding]) -> list[Finding]:
     for p in case.profile.placements:
         if memory if p.binds == "memory" else units if p.binds == "compute" else memory | units:
             continue
-        low, high = p.efficiency.low, p.efficiency.high
+        high = p.efficiency.high
         number = Number(_name(p), p.achieved.value, p.attainable.value, p.unit, "its roof")
-        if p.efficiency.value > ABOVE and (low is None or low > 1.0) and not _between(case, p):
+        if p.efficiency.value > ABOVE and _is_surely_above(p) and not _between(case, p):
             told.append(_above(case, p, number, others))
         elif max(p.efficiency.value, high or 0.0) < BELOW * _rounded(case, p) and not (p.flops and units):
             slow.append((p, number))
     return [*told, *_below(case, slow, others)]
+
+
+def _is_surely_above(p: Placement) -> bool:
+    """Whether the roof lies below by its interval; of a single round, which has none, by the roof's own."""
+    if p.efficiency.low is not None:
+        return p.efficiency.low > 1.0
+    return p.achieved.value > (p.attainable.high or p.attainable.value)
 
 
 def _between(case: Case, p: Placement) -> bool:
