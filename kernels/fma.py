@@ -18,6 +18,8 @@ that the 3 or 4 instructions of the loop itself stay below 1 %:
     fp16, bf16 (packed)   512 FMA x 2 lanes x 2  = 2048
     int32                 512 multiply-adds x 2  = 1024 OP
     int8 into int32       512 x 4 products x 2   = 4096 (x <- x + the four bytes of x times those of m)
+
+On a CPU fp16 is such a chain, too; bf16 and int8 are dot products there (kernels/dots.py).
 """
 
 from __future__ import annotations

@@ -41,10 +41,10 @@ def program(folder: Path, text: str) -> Path:
 
 def emulated(binary: Path, span: int) -> Any:
     """A call that runs the loop in the emulator on a copy of the memory its arguments point to."""
-    sizes = [span + 2 * GUARD_BYTES] * 3 + [RESULT_BYTES]
     words = (abi.A, abi.B, abi.C, abi.RESULT)
 
     def call(args: Any) -> None:
+        sizes = [(span + 2 * GUARD_BYTES) * bool(args[w]) for w in words[:3]] + [RESULT_BYTES]
         memory = b"".join(ctypes.string_at(int(args[w]), n) for w, n in zip(words, sizes, strict=True))
         given = args.tobytes() + np.array(sizes, np.int64).tobytes() + memory
         done = subprocess.run([EMULATOR, binary], input=given, capture_output=True, check=True).stdout
@@ -64,6 +64,13 @@ def test_loop_equals_its_reference_on_aarch64(name: str, precision: str, tmp_pat
         span = 0 if isinstance(kernel.shape, ChainShape) else BLOCKS * block_bytes(kernel.shape, form, NEON)
         binary = program(tmp_path, emit.loop_ir(kernel.shape, form, NEON, precision))
         check_loop(emulated(binary, span), kernel, form, precision, NEON)
+
+
+@pytest.mark.parametrize("precision", sorted(NEON.units))
+def test_chains_of_narrow_items_equal_their_reference_on_aarch64(precision: str, tmp_path: Path) -> None:
+    for form in forms("fma"):
+        binary = program(tmp_path, emit.loop_ir(ChainShape(), form, NEON, precision))
+        check_loop(emulated(binary, 0), KERNELS["fma"], form, precision, NEON)
 
 
 def test_the_emulated_check_can_fail(tmp_path: Path) -> None:

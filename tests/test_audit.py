@@ -38,6 +38,27 @@ def test_chains_hold_exactly_the_declared_arithmetic(target: isa.Isa, precision:
         assert audit.audit(text, kernel, form, target, precision) == []
 
 
+UNITS = [(target, precision) for target in ISAS for precision in sorted(target.units)]
+
+
+@pytest.mark.parametrize(
+    ("target", "precision"), UNITS, ids=[f"{target.name}-{precision}" for target, precision in UNITS]
+)
+def test_chains_of_narrow_items_hold_exactly_the_declared_arithmetic(target: isa.Isa, precision: str) -> None:
+    """Every step is one instruction of the unit itself, nothing else, and no spill."""
+    opcode = {"fp16": r"vfmadd\w*ph|fmla", "bf16": "vdpbf16ps|bfdot", "int8": "vpdpbusd|sdot"}[precision]
+    kernel = KERNELS["fma"]
+    for chains in chain_counts(target):
+        form = Form(chains=chains)
+        text = jit.assembly(emit.loop_ir(kernel.shape, form, target, precision), target)
+        assert audit.audit(text, kernel, form, target, precision) == []
+        assert len(re.findall(rf"\b(?:{opcode})\t", text)) == emit.CHAIN_UNROLL * chains
+        lost = re.sub(rf".*\b(?:{opcode})\t.*\n", "", text, count=1)
+        assert any(
+            "fma instructions" in fault for fault in audit.audit(lost, kernel, form, target, precision)
+        )
+
+
 @pytest.mark.parametrize("target", MACHINES, ids=lambda t: f"{t.name}-{t.cpu}")
 @pytest.mark.parametrize("kernel", LOOPS, ids=lambda k: k.name)
 def test_loops_hold_exactly_the_declared_traffic_and_arithmetic(kernel: Kernel, target: isa.Isa) -> None:

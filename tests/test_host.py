@@ -142,13 +142,19 @@ def test_vector_level(flags: str, level: str) -> None:
 def test_precisions_carry_the_reason_from_the_flags() -> None:
     none = processor.precisions(frozenset({"sse2", "avx2", "fma"}), "x86_64")
     assert (none["fp64"], none["fp32"]) == ("", "")
-    assert none["fp16"] == "this CPU has no native fp16 FMA (needs avx512_fp16, amx_fp16 or asimdhp)"
-    spr = processor.precisions(frozenset({"avx512_fp16", "amx_bf16", "amx_int8", "avx512_vnni"}), "x86_64")
-    assert spr["fp16"] == "native fp16 FMA unit present (avx512_fp16), no kernel for it yet"
-    assert spr["bf16"] == "native bf16 dot product unit present (amx_bf16), no kernel for it yet"
-    assert spr["int8"] == "native int8 dot product unit present (avx512_vnni, amx_int8), no kernel for it yet"
-    arm = processor.precisions(frozenset({"asimd", "asimdhp"}), "aarch64")
-    assert arm["fp16"].startswith("native fp16 FMA unit present (asimdhp)")
+    assert none["fp16"] == "this CPU has no vector fp16 FMA (needs avx512_fp16 or asimdhp)"
+    spr = processor.precisions(
+        frozenset({"avx512f", "avx512_fp16", "amx_bf16", "amx_int8", "avx512_vnni"}), "x86_64"
+    )
+    assert (spr["fp16"], spr["int8"]) == ("", "")
+    assert spr["bf16"] == (
+        "this CPU has no vector bf16 dot product (needs avx512_bf16 or bf16; "
+        "amx_bf16 is of its matrix units, which are not measured)"
+    )
+    alder = processor.precisions(frozenset({"avx2", "fma", "avx_vnni"}), "x86_64")
+    assert alder["int8"] == "" and "needs avx512_bf16 or bf16)" in alder["bf16"]
+    arm = processor.precisions(frozenset({"asimd", "asimdhp", "asimddp"}), "aarch64")
+    assert (arm["fp16"], arm["int8"]) == ("", "") and "needs avx512_bf16 or bf16)" in arm["bf16"]
     assert processor.precisions(frozenset(), "riscv64")["fp64"].startswith("no vector kernel for riscv64 yet")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench import host
 from bench.errors import VerificationError
 from bench.native import abi, emit, isa, jit, loops
 from bench.native.arena import Arena, block
@@ -18,9 +20,10 @@ from bench.native.loops import Window
 from bench.native.memory import HUGE_PAGE, Region
 from bench.native.team import Team
 from kernels import KERNELS
+from kernels.dots import INTO
 from kernels.spec import LOOPED
 
-HOST = isa.host()
+HOST = isa.host(host.cpu_device().facts["isa"])
 EMITTED = ("stream", "fma", "mix", "cache")
 
 
@@ -51,6 +54,38 @@ def forms(name: str) -> list[Form]:
 def test_every_loop_equals_its_reference(name: str, precision: str) -> None:
     for form in forms(name):
         check_loop(at(compiled(name, form, precision)), KERNELS[name], form, precision, HOST)
+
+
+def test_every_unit_of_this_machine_equals_its_reference() -> None:
+    for precision in sorted(HOST.units):
+        for form in forms("fma"):
+            check_loop(at(compiled("fma", form, precision)), KERNELS["fma"], form, precision, HOST)
+
+
+@pytest.mark.parametrize("steps", [3 * emit.CHAIN_UNROLL, 3 * emit.CHAIN_UNROLL - 1])
+@pytest.mark.parametrize("precision", INTO)
+def test_chains_of_dot_products_must_equal_their_reference(precision: str, steps: int) -> None:
+    """A loop in NumPy with the right number of steps, and with one less."""
+    target, form = isa.KNOWN["avx512"], Form(chains=8)
+
+    def numbers(address: int) -> Any:
+        raw = np.frombuffer(ctypes.string_at(address, target.vector_bytes), np.uint8)
+        if precision == "int8":
+            return raw.view(np.int8).astype(np.int64).reshape(-1, 4)
+        return (raw.view(np.uint16).astype(np.uint32) << 16).view(np.float32).reshape(-1, 2)
+
+    def loop(args: Any) -> None:
+        lanes = target.vector_bytes // 4
+        kind = ctypes.c_float if precision == "bf16" else ctypes.c_int32
+        x = np.ctypeslib.as_array((kind * (8 * lanes)).from_address(int(args[abi.RESULT]))).reshape(8, lanes)
+        for _ in range(steps):
+            x += (numbers(int(args[abi.A])) * numbers(int(args[abi.B]))).sum(axis=1).astype(x.dtype)
+
+    if steps == 3 * emit.CHAIN_UNROLL:
+        check_loop(loop, KERNELS["fma"], form, precision, target)
+    else:
+        with pytest.raises(VerificationError, match=f"of {precision} is wrong"):
+            check_loop(loop, KERNELS["fma"], form, precision, target)
 
 
 @pytest.mark.parametrize(

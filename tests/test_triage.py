@@ -6,6 +6,7 @@ what is tested is what triage concludes from seconds, clocks, counts and reasons
 
 from __future__ import annotations
 
+import itertools
 import random
 import re
 from dataclasses import replace
@@ -15,7 +16,7 @@ import pytest
 
 from bench import reference, triage
 from bench.fitting.ceilings import derive
-from bench.profile.records import Sample
+from bench.profile.records import Repetitions, Sample
 from bench.report import findings
 from bench.report.table import render
 from bench.running import suite
@@ -151,6 +152,22 @@ def test_timer_that_runs_slow_against_the_host(cpu: Log) -> None:
 def test_a_pause_between_batches_is_no_wrong_timer(cpu: Log) -> None:
     """As long behind a short batch as behind a long one."""
     assert "timer" not in {f.cause for f in diagnosed(cpu, lambda s: paused(s, 1e-3))}
+
+
+def test_the_pause_before_the_last_of_three_repetitions_is_no_wrong_timer(cpu: Log) -> None:
+    """Of two gaps neither is the usual one: half of them lie inside the batch."""
+    count = itertools.count()
+
+    def few_or_many(s: Sample) -> Sample:
+        """Three repetitions in two batches, or eleven in three, of thirty samples; nothing of the others."""
+        if not s.repetitions.seconds or (k := next(count)) >= 30:
+            return replace(s, repetitions=replace(s.repetitions, start=()))
+        firsts, n, t = ((2,), 3, 3e-3 * (1 + 1e-4 * k)) if k % 3 else ((5, 9), 11, 1.5e-3)
+        start = tuple(t * i + 1.42e-3 * sum(f <= i for f in firsts) for i in range(n))
+        return replace(s, repetitions=Repetitions(start, (t,) * n, (0,) * n, (1.0,) * n))
+
+    found = diagnosed(cpu, where(lambda s: s.point.family == "fma", few_or_many))
+    assert "timer" not in {f.cause for f in found}
 
 
 def batches(sample: Sample) -> list[int]:

@@ -53,7 +53,8 @@ class CpuBackend:
             return reason
         if point.family == "tensor":
             return "instructions of matrix units are measured on GPUs only"
-        if point.precision.inputs not in LOOPED and point.family not in MAKERS:
+        looped = {*LOOPED, *(self.isa.units if point.kernel == "fma" else ())}
+        if point.precision.inputs not in looped and point.family not in MAKERS:
             return f"no loop for {point.precision.inputs} in this version"
         if point.threads > len(self.team.cpus):
             return f"{point.threads} threads wanted, {len(self.team.cpus)} CPUs may be used"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.backends import UNBOUNDED, Prepared, calls
+from bench.backends import UNBOUNDED, Prepared
 from bench.backends.machine import Machine
 from bench.errors import DeviceError
 from bench.native import emit, isa, jit, loops
@@ -18,6 +18,7 @@ from bench.native.emit import Form
 from bench.native.loops import Window
 from bench.profile.records import Point, Repetitions
 from kernels import KERNELS
+from kernels.dots import INTO
 from kernels.fma import FACTOR
 from kernels.mix import BLOCK_VECTORS
 from kernels.spec import ITEM_BYTES, ChainShape, ChaseShape, Kernel, StreamShape, Work
@@ -113,7 +114,7 @@ def prepare(point: Point, machine: Machine) -> Prepared:
     kernel, form = KERNELS[point.kernel], form_of(point)
     code = replace(form, fma=min(form.fma, BLOCK_VECTORS))  # further rounds are counted at run time
     ir = emit.loop_ir(kernel.shape, code, machine.isa, point.precision.inputs)
-    results = [loops.operands(point_kind(point)) for _ in range(point.threads)]
+    results = [loops.operands(kind_of(point.precision.accumulate)) for _ in range(point.threads)]
     addresses, part, arena = _memory(point, kernel, machine)
     window = Window(part, loops.block_bytes(kernel.shape, form, machine.isa))
     if not isinstance(kernel.shape, ChainShape) and window.most < 1:
@@ -143,7 +144,8 @@ def _facts(point: Point, kernel: Kernel, machine: Machine) -> dict[str, Any]:
 def _memory(point: Point, kernel: Kernel, machine: Machine) -> tuple[list[Any], int, Arena | None]:
     """Addresses of a, b and c per thread, the bytes of each thread's part of a stream, and whose they are."""
     if isinstance(kernel.shape, ChainShape):
-        return [(0, 0, 0)] * point.threads, 0, None
+        one = machine.narrow(point.precision.inputs) if point.precision.inputs in INTO else 0
+        return [(one, one, 0)] * point.threads, 0, None
     local = point.threads if len(machine.device.facts.get("nodes", {})) > 1 else machine.threads
     cached = kernel.family == "cache"
     arena = machine.arena(
@@ -169,9 +171,9 @@ def chain_counts(target: isa.Isa) -> tuple[int, ...]:
     return (12, 10, 14, 8) if target.registers == 16 else (16, 12, 20, 24, 8)
 
 
-def point_kind(point: Point) -> str:
-    """NumPy kind of a point's items."""
-    return str(np.dtype(calls.DTYPE[point.precision.inputs]).str)
+def kind_of(name: str) -> str:
+    """NumPy's kind of the items of a precision that accumulates."""
+    return f"{'i' if name.startswith('int') else 'f'}{ITEM_BYTES[name]}"
 
 
 def form_of(point: Point) -> Form:

@@ -16,8 +16,9 @@ from bench.native.emit import CLOCK_STEPS, Form
 from bench.native.memory import Region
 from bench.native.team import Team
 from bench.profile.records import Repetitions
+from kernels.dots import narrow
 from kernels.fma import FACTOR
-from kernels.spec import ChainShape
+from kernels.spec import ITEM_BYTES, ChainShape
 
 NAP_NS = 500_000
 DISTURBED = 0.2  # share of cut repetitions in a batch from which threads nap before each one
@@ -39,7 +40,7 @@ class Machine:
     def __init__(self, device: Device | None = None) -> None:
         self.device = device or host.cpu_device()
         try:
-            self.isa = isa.host()
+            self.isa = isa.host(self.device.facts.get("isa", ()))
         except RuntimeError as error:
             raise DeviceError(
                 f"the CPU cannot be measured here: {error}; try --device cuda:0 or sim:NAME"
@@ -48,6 +49,7 @@ class Machine:
         self.arenas: dict[tuple[int, int], Arena] = {}
         self.cycles = Cycles(self.team, self.device.last_level_cache_bytes)
         self._nap = 0
+        self._narrow: dict[str, Region] = {}
         self._chain = jit.address(emit.loop_ir(ChainShape(), Form(chains=8), self.isa, "fp64"), self.isa)
         self._seeds = [loops.operands("f8") for _ in self.team.cpus]
         self._warm = [block(span=1, factor=FACTOR, result=seed.address) for seed in self._seeds]
@@ -103,6 +105,15 @@ class Machine:
         rows = self.timed(function, self._clock[:threads], np.zeros(CLOCK_TRIALS, np.int64))
         seconds = (rows[:, :, abi.END] - rows[:, :, abi.START]).min(1).max() * 1e-9
         return float(self._clock[0][abi.SPAN] * CLOCK_STEPS / seconds)
+
+    def narrow(self, inputs: str) -> int:
+        """Address of one vector of random items of a dot product: bf16 or int8."""
+        if inputs not in self._narrow:
+            self._narrow[inputs] = Region(self.isa.vector_bytes)
+            items = self.isa.vector_bytes // ITEM_BYTES[inputs]
+            numbers = np.random.default_rng(items).integers(1, 128, items)
+            self._narrow[inputs].array[:] = narrow(np, inputs, numbers)
+        return self._narrow[inputs].address
 
     def arena(self, bytes: int, threads: int) -> Arena:
         """The arrays, remade only when larger ones or another split is asked for."""

@@ -8,13 +8,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bench.host import tree
+from bench.native.units import UNITS, units
 
-NATIVE = {
-    "fp16": ("fp16 FMA", ("avx512_fp16", "amx_fp16", "asimdhp")),
-    "bf16": ("bf16 dot product", ("avx512_bf16", "amx_bf16", "bf16", "svebf16")),
-    "int8": ("int8 dot product", ("avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm")),
-}
-"""Flags, x86-64 and AArch64, of which one must be there for a native unit of each precision."""
+NATIVE = {"fp16": "fp16 FMA", "bf16": "bf16 dot product", "int8": "int8 dot product"}
+"""Vector units that not every CPU has, by precision."""
+
+TILES = ("amx_fp16", "amx_bf16", "amx_int8")
+"""Flags of matrix units, which no loop here uses."""
 
 _VECTOR = (
     ("AVX-512", {"avx512f"}),
@@ -74,10 +74,14 @@ def precisions(names: frozenset[str], machine: str) -> dict[str, str]:
 
 
 def _reason(precision: str, names: frozenset[str]) -> str:
-    unit, needed = NATIVE[precision]
-    if found := [flag for flag in needed if flag in names]:
-        return f"native {unit} unit present ({', '.join(found)}), no kernel for it yet"
-    return f"this CPU has no native {unit} (needs {', '.join(needed[:-1])} or {needed[-1]})"
+    if precision in units(names):
+        return ""
+    needed = [known[precision][0] for known in UNITS.values() if precision in known]
+    tiles = [flag for flag in TILES if flag in names and flag.endswith(precision)]
+    beside = f"; {tiles[0]} is of its matrix units, which are not measured" if tiles else ""
+    return (
+        f"this CPU has no vector {NATIVE[precision]} (needs {', '.join(needed[:-1])} or {needed[-1]}{beside})"
+    )
 
 
 def nominal_clock(root: Path, cpu: int) -> float | None:

@@ -21,10 +21,11 @@ TRIP = 3
 
 KINDS = ("fma", "multiply", "add", "load", "store", "nontemporal", "prefetch", "spill")
 
-X86_ARITHMETIC = re.compile(r"v?(fn?m(?:add|sub)\d{3}|mul|add)p([sd])$")
+X86_ARITHMETIC = re.compile(r"v?(fn?m(?:add|sub)\d{3}|mul|add)p([sdh])$")
+X86_DOT = re.compile(r"vdpbf16ps$|vpdpbusd$")
 X86_MOVE = re.compile(r"v?mov(?:[au]|nt)?(?:p[sd]|dq[au]?(?:32|64)?)$")
 X86_BITS = re.compile(r"v?p?(?:xor|andn?|or|ternlog)(?:p[sd]|[dq])?$")
-ARM_ARITHMETIC = {"fmla": "fma", "fmul": "multiply", "fadd": "add"}
+ARM_ARITHMETIC = {"fmla": "fma", "bfdot": "fma", "sdot": "fma", "fmul": "multiply", "fadd": "add"}
 ARM_MEMORY = {"ldr": "load", "ldur": "load", "ldp": "load", "ldnp": "load"}
 ARM_MEMORY |= {"str": "store", "stur": "store", "stp": "store", "stnp": "nontemporal"}
 
@@ -34,7 +35,7 @@ def parse(text: str) -> tuple[list[Instruction], dict[str, int]]:
     instructions: list[Instruction] = []
     labels: dict[str, int] = {}
     for raw in text.splitlines():
-        line = re.split(r"\s*(?:#(?!-?\w)|//|;)", raw, maxsplit=1)[0].strip()
+        line = re.split(r"\s*(?:#(?!-?\w)|//|;)", raw, maxsplit=1)[0].strip().removeprefix("{vex}").lstrip()
         if label := re.fullmatch(r"(\.?\w+):", line):
             labels[label[1]] = len(instructions)
         elif line and not line.startswith("."):
@@ -133,6 +134,8 @@ def _x86(mnemonic: str, operands: str) -> Counter[str]:
     constant = memory is not None and "%rip" in memory[0]
     if arithmetic := X86_ARITHMETIC.match(mnemonic):
         found[{"mul": "multiply", "add": "add"}.get(arithmetic[1], "fma")] += 1
+    if X86_DOT.match(mnemonic):
+        found["fma"] += 1
     if memory and not constant:
         if operands.endswith(")"):  # AT&T order: the destination comes last
             found["nontemporal" if "nt" in mnemonic else "store"] += 1

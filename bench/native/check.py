@@ -14,6 +14,7 @@ from bench.native.emit import CHAIN_UNROLL, Form
 from bench.native.isa import Isa
 from bench.native.loops import block_bytes
 from bench.native.memory import Region
+from kernels import dots
 from kernels.mix import BLOCK_VECTORS, blocks
 from kernels.spec import ITEM_BYTES, ChainShape, Kernel, MixShape, StreamShape
 
@@ -36,6 +37,8 @@ def at(address: int) -> Call:
 
 def check_loop(call: Call, kernel: Kernel, form: Form, precision: str, isa: Isa) -> None:
     """Run a loop once on random operands; VerificationError names the kernel when it is wrong."""
+    if precision in dots.INTO:
+        return _check_dots(call, kernel, form, precision, isa)
     trial = _Trial(call, kernel, form, precision, isa)
     if isinstance(kernel.shape, ChainShape):
         trial.chain()
@@ -43,6 +46,26 @@ def check_loop(call: Call, kernel: Kernel, form: Form, precision: str, isa: Isa)
         trial.stream(kernel.shape)
     elif isinstance(kernel.shape, MixShape):
         trial.mix(kernel.shape)
+
+
+def _check_dots(call: Call, kernel: Kernel, form: Form, precision: str, isa: Isa) -> None:
+    """Chains of dot products on small numbers, whose sums are exact: they must be equal bit by bit."""
+    rng, iterations = np.random.default_rng(1), 3
+    kind = np.dtype({"fp32": np.float32, "int32": np.int32}[dots.INTO[precision]])
+    lanes = isa.vector_bytes // kind.itemsize
+    items = kind.itemsize // ITEM_BYTES[precision]
+    a, b = operands = rng.integers(1, 128, (2, lanes, items))
+    b *= rng.choice([-1, 1], b.shape)  # of a the unit of x86-64 sees no sign
+    places = [Region(isa.vector_bytes) for _ in operands]
+    for place, numbers in zip(places, operands, strict=True):
+        place.array[:] = dots.narrow(np, precision, numbers)
+    result = Region(RESULT_BYTES)
+    x = result.view(kind, 0, form.chains * lanes).reshape(form.chains, lanes)
+    x[:] = rng.integers(-1000, 1000, x.shape)
+    want = dots.reference(np, x.copy(), a, b, iterations * CHAIN_UNROLL)
+    call(block(a=places[0].address, b=places[1].address, span=iterations, result=result.address))
+    if not np.array_equal(x, want):
+        raise VerificationError(f"{kernel.name} ({form}) of {precision} is wrong; it is not timed")
 
 
 class _Trial:

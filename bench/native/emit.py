@@ -17,6 +17,7 @@ from bench.native import abi
 from bench.native.emitter import PTR, Emitter, Value
 from bench.native.emitter import Form as Form
 from bench.native.isa import Isa
+from kernels.dots import INTO
 from kernels.latency import LINE_BYTES
 from kernels.mix import BLOCK_VECTORS
 from kernels.spec import ChainShape, ChaseShape, MixShape, Shape, StreamShape
@@ -30,6 +31,8 @@ def loop_ir(shape: Shape, form: Form, isa: Isa, precision: str) -> str:
     """LLVM IR text of `void loop(int64 *args)` for a declared shape; KeyError on a precision
     without loops, TypeError on a shape that lives in a library."""
     if isinstance(shape, ChainShape):
+        if precision in INTO:
+            return _dots(form, Emitter(isa, "fp32"), precision)
         return _chain(form, Emitter(isa, precision))
     if isinstance(shape, StreamShape):
         return _stream(shape, form, Emitter(isa, precision))
@@ -50,6 +53,22 @@ def _chain(form: Form, e: Emitter) -> str:
         return x
 
     return e.finish(e.loop(e.word(abi.SPAN), 1, chains, body))
+
+
+def _dots(form: Form, e: Emitter, inputs: str) -> str:
+    """Chains of dot products of narrow items into lanes of 32 bit (kernels/dots.py)."""
+    b, base = e.builder, e.word(abi.RESULT, PTR)
+    kind = e.bits if INTO[inputs] == "int32" else e.vector
+    one, other = (b.load(e.word(word, PTR), typ=e.bits, align=e.isa.vector_bytes) for word in (abi.A, abi.B))
+    chains = [b.bitcast(e.load(e.at(base, j * e.isa.vector_bytes)), kind) for j in range(form.chains)]
+
+    def body(_: Value, x: list[Value]) -> list[Value]:
+        for _step in range(CHAIN_UNROLL):
+            x = [e.dot(inputs, v, one, other) for v in x]
+        return x
+
+    totals = e.loop(e.word(abi.SPAN), 1, chains, body)
+    return e.finish([b.bitcast(x, e.vector) for x in totals])
 
 
 def _stream(shape: StreamShape, form: Form, e: Emitter) -> str:

@@ -13,7 +13,26 @@ from bench.native.isa import Isa
 from kernels.spec import ITEM_BYTES
 
 I64, I32, PTR = ir.IntType(64), ir.IntType(32), ir.PointerType()
-SCALAR = {"fp64": ir.DoubleType(), "fp32": ir.FloatType()}
+SCALAR = {"fp64": ir.DoubleType(), "fp32": ir.FloatType(), "fp16": ir.HalfType()}
+
+
+class Bfloat(ir.Type):  # type: ignore[misc]
+    """The 16-bit float with the exponent of fp32, which llvmlite has no name for."""
+
+    def _to_string(self) -> str:
+        return "bfloat"
+
+
+DOTS = {
+    ("bf16", True): ("x86.avx512bf16.dpbf16ps.{bits}", I32, 1),
+    ("int8", True): ("x86.avx512.vpdpbusd.{bits}", I32, 1),
+    ("bf16", False): ("aarch64.neon.bfdot.v4f32.v8bf16", Bfloat(), 2),
+    ("int8", False): ("aarch64.neon.sdot.v4i32.v16i8", ir.IntType(8), 4),
+}
+"""Intrinsic of a dot product by its inputs and whether for x86-64; its operands' items, and those of a lane.
+
+On x86-64 the operands are named by lanes of 32 bit: newer compilers take them for what they are.
+"""
 
 Value = Any
 Loop = Callable[[Value, list[Value]], list[Value]]
@@ -49,6 +68,7 @@ class Emitter:
         kind = ir.FunctionType(self.vector, [self.vector] * 3)
         self._fma = ir.Function(self.module, kind, intrinsic) if isa.fma else None
         self._prefetch: Any = None
+        self._dot: Any = None
 
     def word(self, index: int, kind: Any = I64) -> Value:
         """Argument word `index` as an integer, pointer or double."""
@@ -59,7 +79,7 @@ class Emitter:
     def splat(self, word: int) -> Value:
         """A double argument in every lane."""
         value = self.word(word, ir.DoubleType())
-        if self.item == 4:
+        if self.item < 8:
             value = self.builder.fptrunc(value, self.scalar)
         vector = ir.Constant(self.vector, ir.Undefined)
         for lane in range(self.lanes):
@@ -71,6 +91,20 @@ class Emitter:
         if self._fma is None:
             return self.builder.fadd(self.builder.fmul(a, b), c)
         return self.builder.call(self._fma, [a, b, c])
+
+    def dot(self, inputs: str, x: Value, a: Value, b: Value) -> Value:
+        """x plus, in each lane of 32 bit, the products of the lane's items of a and b, in one instruction.
+
+        inputs: bf16 (x: fp32) or int8 (x: int32), of which a and b hold the bits
+        """
+        name, item, count = DOTS[inputs, self.isa.x86]
+        operand = ir.VectorType(item, self.lanes * count)
+        if self._dot is None:
+            name = f"llvm.{name.format(bits=8 * self.isa.vector_bytes)}"
+            kind = ir.FunctionType(x.type, [x.type, operand, operand])
+            self._dot = ir.Function(self.module, kind, name)
+        a, b = (self.builder.bitcast(value, operand) for value in (a, b))
+        return self.builder.call(self._dot, [x, a, b])
 
     def mul(self, a: Value, b: Value) -> Value:
         """a * b lane by lane."""

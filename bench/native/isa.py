@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from llvmlite import binding as llvm
+
+from bench.native.units import UNITS, code, units
 
 
 @dataclass(frozen=True)
@@ -13,6 +16,7 @@ class Isa:
 
     vector_bytes: width of a vector register;  registers: how many of them
     fma: whether multiply and add are one instruction (else two, counted as such)
+    units: precisions beside fp64 and fp32 of which it has the vector unit (bench/native/units.py)
     """
 
     name: str
@@ -22,6 +26,7 @@ class Isa:
     vector_bytes: int
     registers: int
     fma: bool
+    units: frozenset[str] = frozenset()
 
     @property
     def x86(self) -> bool:
@@ -31,8 +36,16 @@ class Isa:
 
 _X86, _ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
 
+
+def _with_units(isa: Isa, found: Collection[str]) -> Isa:
+    """The set with the units of these precisions, which the compiler is told of."""
+    names = [f"+{UNITS[isa.name][precision][1]}" for precision in found]
+    features = ",".join(filter(None, (isa.features, *names)))
+    return replace(isa, features=features, units=frozenset(found))
+
+
 KNOWN = {
-    isa.name: isa
+    isa.name: _with_units(isa, UNITS.get(isa.name, ()))
     for isa in (
         Isa("sse2", _X86, "x86-64", "", 16, 16, False),
         Isa("avx2", _X86, "haswell", "", 32, 16, True),
@@ -40,11 +53,19 @@ KNOWN = {
         Isa("neon", _ARM, "neoverse-n1", "", 16, 32, True),
     )
 }
-"""Every instruction set the assembly is audited for, by cross-compilation."""
+"""Every instruction set the assembly is audited for, by cross-compilation, with all its units."""
 
 
-def host() -> Isa:
-    """The widest vector code that this machine can run; raises RuntimeError on other CPUs."""
+def host(flags: Collection[str] = ()) -> Isa:
+    """The widest vector code that this machine can run; RuntimeError on other CPUs.
+
+    flags: as Linux shows them, of which the vector units are known (bench/native/units.py)
+    """
+    isa = _widest()
+    return _with_units(isa, units(flags)) if code(flags) == isa.name else isa
+
+
+def _widest() -> Isa:
     triple, cpu = llvm.get_process_triple(), llvm.get_host_cpu_name()
     features = llvm.get_host_cpu_features()
     flat = features.flatten()

@@ -11,6 +11,7 @@ from bench.fitting.intervals import CAP_PI, MEDIAN, P75, memory_cap
 from bench.planning import sizes
 from bench.planning.planned import Planned, Preset
 from bench.profile.records import Point, Precision
+from kernels.dots import INTO
 from kernels.spec import ITEM_BYTES
 
 VISITS = {
@@ -75,12 +76,17 @@ class Draft:
             self.tuned_at[planned.tune] = planned
 
 
+VECTOR = {name: Precision(name, into, into) for name, into in INTO.items()}
+"""Precisions of a CPU's chains that accumulate in another."""
+
+
 def fma(draft: Draft, names: Sequence[str]) -> None:
     """Peak chains in every precision of `names`; one that the device lacks is planned to be skipped."""
     for name in names:
         lacking = bool(draft.device.precisions[name])
         for scope, threads in draft.scopes[:1] if lacking else draft.scopes:
-            point = Point("fma", "fma", "", Precision.of(name), scope=scope, threads=threads)
+            precision = VECTOR.get(name) or Precision.of(name)
+            point = Point("fma", "fma", "", precision, scope=scope, threads=threads)
             tune = "" if lacking else draft.choice(f"fma/{name}", scope)
             planned = Planned(point, 0, CAP_PI, P75, 0.004, 1.5e-3, 0.02, 5, tune=tune)
             draft.add(replace(planned, visits=1 if lacking else VISITS["fma"][draft.detail]))

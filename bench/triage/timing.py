@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from statistics import median
+from statistics import median, median_low
 
 from bench.profile.records import Sample
 from bench.report.units import duration, percent
@@ -169,7 +169,7 @@ def _batches(sample: Sample) -> list[tuple[float, float]]:
         return []
     ends = [a + s for a, s in zip(r.start, r.seconds, strict=True)]
     gaps = [abs(b - e) for b, e in zip(r.start[1:], ends, strict=False)]
-    usual = median(gaps)
+    usual = median_low(gaps)  # of two, the one inside a batch
     cuts = [
         i + 1 for i, (gap, s) in enumerate(zip(gaps, r.seconds, strict=False)) if abs(gap - usual) > JUMP * s
     ]
