@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import resource
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from bench.backends import UNBOUNDED, Prepared
+from bench.checkout import SPIN_VARIABLE
 from bench.device import Device
 from bench.errors import DeviceError, VerificationError
 from bench.native import loops
@@ -25,7 +27,8 @@ from kernels.spec import Kernel, Work
 DTYPE: dict[str, Any] = {"fp64": np.float64, "fp32": np.float32}
 NAIVE_ITEMS = 1024  # x of the textbook loop: in L1, long enough for any vectoriser
 NAIVE_STEPS = 64
-SPIN_SECONDS = 0.03  # OpenBLAS: 2^26 cycles of waiting for more work before its threads sleep
+CYCLES = 2e9  # a second, at least: how long the threads of a library spin is counted in cycles
+STEERS = ("OPENBLAS_CORETYPE", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE")
 CHECKED_EDGE = 48  # rows and columns of a product that are compared with the reference
 
 TimeNative = Callable[..., Any]
@@ -70,9 +73,9 @@ class HostTimed:
         return from_host(rows)
 
     def close(self) -> None:
-        """See Call; threads of a library spin for a while after a call, the next point shall not see them."""
+        """See Call."""
         self.undo()
-        time.sleep(SPIN_SECONDS)
+        wait_for_spinning()
 
 
 def from_host(rows: list[tuple[float, float, int]]) -> Repetitions:
@@ -127,7 +130,8 @@ def gemm(point: Point, kernel: Kernel) -> Prepared:
         return kernel.work(item, point.sizes, point.level).times(amount)
 
     call = HostTimed(lambda: np.matmul(a, b, out=c), check, limits.restore_original_limits)
-    return Prepared(point, work, 1, UNBOUNDED, 1, {"library": blas_name()}, call, "host")
+    facts = {"library": blas_name()} | ({"library_set_by": steered} if (steered := steered_by()) else {})
+    return Prepared(point, work, 1, UNBOUNDED, 1, facts, call, "host")
 
 
 @dataclass
@@ -161,7 +165,7 @@ class Execution:
     def close(self) -> None:
         """See Call."""
         if self.ready.repeat is not None:
-            time.sleep(SPIN_SECONDS)
+            wait_for_spinning()
 
 
 def workload(point: Point, device: Device, native: TimeNative) -> Prepared:
@@ -183,6 +187,17 @@ def workload(point: Point, device: Device, native: TimeNative) -> Prepared:
     cold = chosen.work(sizes)
     work = Work.at(point.level or "DRAM", cold.flops, cold.reads["DRAM"], cold.writes["DRAM"])
     return Prepared(point, lambda amount: work, 1, 1, 1, facts, call, clock)
+
+
+def wait_for_spinning() -> None:
+    """Wait until the threads of OpenBLAS sleep: they spin after a call, the next point shall not see them."""
+    asked = os.environ.get(SPIN_VARIABLE, "")
+    time.sleep(2.0 ** min(max(int(asked), 4), 30) / CYCLES if asked.isdigit() else 2.0**26 / CYCLES)
+
+
+def steered_by() -> str:
+    """The variable that chooses the library's code, with its value, "" where none is set."""
+    return next((f"{name}={os.environ[name]}" for name in STEERS if os.environ.get(name)), "")
 
 
 def blas_name() -> str:

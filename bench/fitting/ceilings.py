@@ -255,7 +255,13 @@ def _facts(header: Mapping[str, Any], samples: Sequence[Sample], found: Sequence
             "within_this_process": verdicts.count(None),
         },
         "failed": list(failed(samples)),
+        "libraries": sorted({_library(s) for s in samples if "library" in s.facts}),
     } | ({"cross_check": header["cross_check"]} if "cross_check" in header else {})
+
+
+def _library(sample: Sample) -> str:
+    set_by = sample.facts.get("library_set_by", "")
+    return f"{sample.facts['library']} ({set_by})" if set_by else str(sample.facts["library"])
 
 
 def derive(

@@ -120,6 +120,8 @@ def compute(profile: Profile) -> Iterable[Text | Table]:
     yield grid.table(COMPUTE, (_compute_line(row, profile, shared) for row in rows))
     yield from _circumstanced(rows, others)
     yield from _textbook(profile)
+    if libraries := profile.facts.get("libraries"):
+        yield Text(f"library: {', '.join(libraries)}", style="dim")
     yield from _checks(rows + others)
     yield from (Text(line, style="dim") for line in normality.lines(row.ceiling for row in rows))
 

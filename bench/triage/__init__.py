@@ -8,6 +8,7 @@
     what was counted           counting, siblings, sweeps
                                             bytes by formula and by loops alike, steps inside a sweep
     memory, arithmetic         memory, compute
+    code of a library          library
     figures of the device      datasheet    also for bare numbers of others: `explain`
     workloads on the roof      workloads, roofed
 
@@ -28,6 +29,7 @@ from bench.triage import (
     counting,
     datasheet,
     failures,
+    library,
     memory,
     siblings,
     starting,
@@ -98,7 +100,10 @@ def _figures(case: Case) -> list[Finding]:
         counts += [f for f in siblings.counted(case) if f.subject not in known]
     known = {f.subject for f in counts}
     bandwidths = memory.bandwidths(case, known) if small is None else []
-    numbers = [*([small] if small else []), *bandwidths, *compute.peaks(case)]
+    narrow = library.narrow(case)
+    known = {subject for f in narrow for subject in f.subjects}
+    peaks = [f for f in compute.peaks(case) if f.subject not in known]
+    numbers = [*([small] if small else []), *bandwidths, *narrow, *peaks]
     seen = {f.subject for f in numbers}
     numbers += [f for f in datasheet.ceilings(case) if f.subject not in seen]
     return [*counts, *steps, *merged(numbers)]
