@@ -18,6 +18,7 @@ from bench.backends.simulated import SimulatedBackend
 from bench.exporters import longtable, prometheus
 from bench.fitting import hierarchy as beside
 from bench.fitting.ceilings import derive
+from bench.fitting.level_names import NO_END
 from bench.profile import encoding, schema
 from bench.profile.records import Curve, CurvePoint, Interval, Point, Precision, Profile
 from bench.report import (
@@ -168,7 +169,7 @@ def staircase(mode: str, threads: int, levels: Sequence[dict[str, object]], *hid
     return Curve("cache", mode, FP64, "all", threads, "byte/s", (point,), (), found)
 
 
-def test_what_the_sweeps_say_of_levels_takes_four_lines_at_most() -> None:
+def test_what_the_sweeps_say_of_levels_takes_a_line_a_kind() -> None:
     why = "7 MiB of the 16 MiB L3 that the system reports: a virtual machine or a share of a cache"
     share = {"name": "L3", "why": f"{why}; nothing sets L2 apart from it", "reported_bytes": 16.0 * 2**20}
     small, large = ({**share, "capacity_bytes": c * 2**20} for c in (7.0, 8.0))
@@ -178,15 +179,17 @@ def test_what_the_sweeps_say_of_levels_takes_four_lines_at_most() -> None:
         staircase("read", 2, [small, bare, slow], "L2"),
         staircase("copy", 2, [large, bare], "L1", "L2"),
         staircase("read", 1, [{"name": "L1"}], "L2"),
+        staircase("write", 2, [{"name": "L2", "why": f"behind L1 inside L2: {NO_END}"}]),
     )
     lines = list(level_remarks.remarks(replace(profile(CPU), curves=curves)))
     assert lines == [
         "seen over reported capacity: L3 0.44 to 0.50 (a virtual machine or a share of a cache)",
         "not visible with this access pattern: L2 (read, copy, read on 1), L1 (copy)",
         "flat, but no reported level: 4 to 768 KiB (read, copy)",
+        "seen, but where it ends cannot be told: L2 (write)",
         "the rate falls too slowly to tell what it holds: L1 (read)",
     ]
-    assert list(level_remarks.remarks(replace(profile(CPU), curves=curves[2:]))) == [
+    assert list(level_remarks.remarks(replace(profile(CPU), curves=curves[2:3]))) == [
         "not visible with this access pattern: L2 (read)"
     ]
 

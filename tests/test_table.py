@@ -124,6 +124,13 @@ def test_shared_verdict_is_said_once() -> None:
     assert text.count("few rounds") == 2
 
 
+def test_a_statistic_is_said_once_with_the_range_of_its_rounds() -> None:
+    each = [(5, "median"), (7, "median"), (6, "median"), (1, "p75")]
+    made = [ceiling("beta", G, access="read", rounds=r, statistic=s, scope=str(r)) for r, s in each]
+    text = render(replace(synthetic_profile(), ceilings=tuple(made)))
+    assert section(text, "Memory ceilings β").startswith("  median of 5 to 7 rounds / p75 of 1 round; ")
+
+
 def test_verdict_of_the_one_thread_value_is_not_lost() -> None:
     profile = synthetic_profile()
     changed = [replace(c, converged=False) if c.threads == 1 else c for c in profile.ceilings]

@@ -13,7 +13,7 @@ from bench.backends import workload_start
 from bench.backends.cpu import CpuBackend
 from bench.planning.link_points import BYTES
 from bench.prediction import limits
-from bench.profile.records import Ceiling, Placement, Point, Precision, Profile, Repetitions, Sample
+from bench.profile.records import Ceiling, Interval, Placement, Point, Precision, Profile, Repetitions, Sample
 from bench.report import findings, starts
 from bench.triage import Finding, diagnose, plain
 from bench.triage.finding import REMEDIES
@@ -146,6 +146,9 @@ def test_starts_are_named_in_the_report() -> None:
     (fft, numba) = lines[1].split(": ")[1].split("; ")
     assert fft.endswith("%") and "scipy.fft, workers on 8 threads 20.0 µs ± " in fft
     assert numba.startswith("Numba, native threads on 8 threads 300 ns ± ")
+    wide = replace(t0("team", 11e-6), estimate=Interval(11e-6, 2e-6, 151e-6))
+    (line,) = starts.starts(profile(CPU, [wide]))
+    assert line.endswith("team 11.0 µs (2.00 µs to 151 µs)")
 
 
 # -- what else keeps it below -------------------------------------------------------------------
@@ -248,4 +251,9 @@ def test_the_printed_block_is_short() -> None:
         len(textwrap.wrap(line, 100)) <= 3 and "… Try: look at it again." in line for line in lines[:-1]
     )
     assert len(printed(6, 3)) == 6
+    assert (
+        findings._clause("softmax 0.1x (L2 11, DRAM 9), dot 0.2x (L2, 11") == "softmax 0.1x (L2 11, DRAM 9)"
+    )
+    whole = "a, of which the end alone would be lost"
+    assert findings._clause(whole) == whole
     assert printed(1, 3) == ["timer: word word word. Try: look at it again."]

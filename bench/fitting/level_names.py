@@ -2,14 +2,14 @@
 
 A plateau gets the name of a level whose reported capacity lies, within a quarter, between where the rate
 begins to fall and where it has fallen half-way (a cache that replaces at random falls slowly). Where none
-does, there is a name only if one reported level is left that could be meant, and a sentence says what
-differs; otherwise the plateau stays without a name, and says so.
+does, or the rate falls on behind it, there is a name only if one reported level is left that could be meant,
+and a sentence says what differs; otherwise the plateau stays without a name, and says so.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,11 +27,19 @@ NEAR_PART = 2.0
 LEAST_SHARE = 1 / 64
 """A share of a cache smaller than this is none."""
 
+CLOSE = 4.0
+"""Factor behind what one level holds within which the next one's plateau begins: no other fits between."""
+
 UNNAMED = ""
 
 A_SLOW_FALL, OF_REPORTED = "a slow fall", "that the system reports: "
 """Words of a reason that reports look for: that a capacity cannot be read from its sweep; and behind which it
 says why a level holds another amount than reported."""
+
+AS_FAR = "as reported, as far as the sets of this sweep tell"
+
+NO_END = "where it ends cannot be told"
+"""The same of a level whose capacity the sweep leaves open."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +93,7 @@ def named(
     levels: list[Level] = []
     for k, plateau in enumerate(plateaus):
         if plateau.capacity is None:
-            levels.append(
-                _last(plateau, known, {level.name.split()[0] for level in levels if level.name}, end)
-            )
+            levels.append(_last(plateau, known, levels, end))
         elif k in taken:
             levels.append(_agreed(plateau, taken[k], known))
         else:
@@ -114,7 +120,7 @@ def _without_end(levels: Sequence[Level], k: int, hidden: Sequence[str], known: 
     between = [n for n in hidden if known[level.name] < known[n] < levels[k + 1].plateau.high]
     if not between:
         return level
-    why = f"{level.why}; where it ends cannot be told without {' and '.join(between)} behind it"
+    why = f"{level.why}; {NO_END} without {' and '.join(between)} behind it"
     return replace(level, plateau=replace(level.plateau, capacity=None), why=why)
 
 
@@ -181,9 +187,9 @@ def _agreed(plateau: Plateau, name: str, known: Mapping[str, float]) -> Level:
 
 
 def _last(
-    plateau: Plateau, known: Mapping[str, float], seen: Collection[str], end: float | None = None
+    plateau: Plateau, known: Mapping[str, float], before: Sequence[Level], end: float | None = None
 ) -> Level:
-    """The plateau that the sweep ends on, after the levels `seen`."""
+    """The plateau that the sweep ends on, or falls behind; `before`: the levels with their names so far."""
     from bench.report.units import capacity
 
     name = max(known, key=lambda level: known[level], default="")
@@ -193,13 +199,36 @@ def _last(
         why = (
             f"the rate falls behind {capacity(plateau.high)}, and no level behind it lies flat in this sweep"
         )
+        if only := _only_one(plateau, before, known):
+            return Level(
+                only, plateau, known[only], f"behind {before[-1].name} inside {only}; {why}: {NO_END}"
+            )
         return Level(UNNAMED, plateau, None, why)
     if plateau.high <= AS_REPORTED * known[name]:
         return Level(UNNAMED, plateau, None, "the sweep ends inside the reported caches")
+    seen = {level.name.split()[0] for level in before if level.name}
     if name in seen or plateau.low > known[name] / AS_REPORTED:
         return Level("DRAM", plateau, None, "behind all reported caches")
     why = f"{name} or DRAM: nothing changes at the {capacity(known[name])} that the system reports for {name}"
     return Level(UNNAMED, plateau, None, why)
+
+
+def _only_one(plateau: Plateau, before: Sequence[Level], known: Mapping[str, float]) -> str:
+    """The reported level that a plateau before a fall can only be, "" where another one may be meant.
+
+    It follows closely on the plateau named after the level before it, and lies inside its reported capacity.
+    """
+    names = list(known)
+    last = before[-1] if before else None
+    if last is None or last.name not in names[:-1] or last.plateau.capacity is None:
+        return ""
+    if names != sorted(names, key=lambda name: known[name]):  # a share of one level below the one before it
+        return ""
+    name = names[names.index(last.name) + 1]
+    held = last.plateau.capacity.value
+    is_inside = max(held, known[last.name]) <= plateau.low < plateau.high <= known[name]
+    is_share = plateau.high > LEAST_SHARE * known[name]
+    return name if is_inside and is_share and plateau.low <= CLOSE * held else ""
 
 
 def _explained(
@@ -217,6 +246,9 @@ def _explained(
         return Level(f"{whole} near part", plateau, known[whole], "half of it: the near part of a partition")
     if above and _is_alone(k, plateaus, taken, known, above[0]) and size > LEAST_SHARE * known[above[0]]:
         name = above[0]
+        if (behind := plateaus[k + 1]).first == plateau.last + 1 and behind.low >= known[name]:
+            why = f"{AS_FAR}: nothing lies between {capacity(plateau.high)} and {capacity(behind.low)}"
+            return Level(name, plateau, known[name], why)
         why = f"{capacity(size)} of the {capacity(known[name])} {name} {OF_REPORTED}" + (
             "the part near one SM, or a share of it" if is_gpu else "a virtual machine or a share of a cache"
         )

@@ -83,7 +83,6 @@ def _verdict(row: roofs.Row) -> str:
 
 def _note(rows: Sequence[roofs.Row], shared: str) -> str:
     """How the values were drawn from the repetitions, and the verdict where all share it."""
-    statistics = dict.fromkeys(f"{r.ceiling.statistic} of {counted(r.ceiling.rounds, 'round')}" for r in rows)
     said = {"": "", "ok": "; all converged"}.get(shared, f"; all: {shared}")
     beside = [
         name
@@ -94,7 +93,16 @@ def _note(rows: Sequence[roofs.Row], shared: str) -> str:
         if has
     ]
     told = f"; {' and '.join(beside)} in the unit of the value" if beside else ""
-    return f"{' / '.join(statistics)}{said}{told}"
+    return f"{_statistics([r.ceiling for r in rows])}{said}{told}"
+
+
+def _statistics(ceilings: Sequence[Ceiling]) -> str:
+    """Each statistic with the fewest and the most rounds that it is of: median of 5 to 7 rounds."""
+    rounds: dict[str, list[int]] = {}
+    for c in ceilings:
+        rounds.setdefault(c.statistic, []).append(c.rounds)
+    few = {name: f"{min(of)} to " if min(of) < max(of) else "" for name, of in rounds.items()}
+    return " / ".join(f"{name} of {few[name]}{counted(max(of), 'round')}" for name, of in rounds.items())
 
 
 def _cells(row: roofs.Row) -> tuple[str, str, str, str]:

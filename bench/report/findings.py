@@ -48,12 +48,20 @@ def _lines(rows: Iterable[tuple[str, str, str]]) -> Iterator[Text]:
 
 
 def _cut(cause: str, sentence: str, remedy: str) -> str:
-    """As many words of the sentence as fit beside its cause and its remedy."""
+    """As many words of the sentence as fit beside its cause and its remedy, to the end of a clause."""
     words, said = sentence.split(" "), f"{sentence}."
     while len(words) > 1 and not _fits(f"{cause}: {said} Try: {remedy}."):
         words.pop()
-        said = " ".join(words).rstrip(",;:") + " …"
+        said = f"{_clause(' '.join(words)).rstrip(',;:')} …"
     return said
+
+
+def _clause(text: str) -> str:
+    """The text up to its last comma outside brackets, where that keeps most of it."""
+    ends = [
+        i for i, letter in enumerate(text) if letter == "," and text.count("(", 0, i) == text.count(")", 0, i)
+    ]
+    return text[: ends[-1]] if ends and ends[-1] > len(text) / 2 else text
 
 
 def _fits(text: str) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
-from rich.console import Console
-from rich.table import Table
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.table import Column, Table
 from rich.text import Text
 
 from bench.report.checks import MARK
@@ -18,8 +20,8 @@ Side = Literal["left", "right"]
 NUMBERS: Side = "right"
 WORDS: Side = "left"
 
-LONG_NAME, SHORTEST_NAME = 22, 10
-"""Letters of words from which they may wrap, and to which their column may shrink."""
+LONG_WORD = 22
+"""Letters beyond which a word itself may go on in the next line; a number never does."""
 
 ALARMS = (NOT_CONVERGED, "contended", MARK)
 """Words that colour their cell."""
@@ -50,23 +52,94 @@ def section(name: str, note: str = "") -> Text:
     return Text.assemble("\n", (name, "bold cyan"), f"  {note}" if note else "")
 
 
-def table(columns: Sequence[tuple[str, Side]], lines: Iterable[Sequence[str]]) -> Table:
-    """An unboxed table without the columns that are empty in every line.
+class Whole(Table):
+    """An unboxed table that loses no letter, however narrow the page.
 
-    Only words wrap: those of the last column, and elsewhere long ones.
+    Words wrap at their spaces, where that adds the fewest lines; numbers never do. Where that does not make
+    room the columns go on in a further table below, with the words at the front again.
     """
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for columns in _blocks(self.columns, options.max_width):
+            widths = _widths(columns, options.max_width)
+            block = _unboxed(Table())
+            for column, width in zip(columns, widths, strict=True):
+                block.add_column(column.header, justify=column.justify, overflow="fold", width=width)
+            for cells in zip(*(column.cells for column in columns), strict=True):
+                block.add_row(*cells)
+            yield block
+
+
+def table(columns: Sequence[tuple[str, Side]], lines: Iterable[Sequence[str]]) -> Table:
+    """A table without the columns that are empty in every line."""
     lines = list(lines)
     keep = [i for i in range(len(columns)) if any(line[i] not in ("", UNKNOWN) for line in lines)]
-    grid = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="dim")
-    for i in keep:
-        name, side = columns[i]
-        last = side == WORDS and i == len(columns) - 1
-        long = side == WORDS and max(len(line[i]) for line in lines) > LONG_NAME
-        least = 8 if last else SHORTEST_NAME if long else None
-        grid.add_column(name, justify=side, no_wrap=not (last or long), min_width=least)
+    grid = _unboxed(Whole())
+    for name, side in (columns[i] for i in keep):
+        grid.add_column(name, justify=side)
     for line in lines:
         grid.add_row(*(Text(line[i], style=_style(line[i])) for i in keep))
     return grid
+
+
+def _unboxed(grid: Table) -> Table:
+    grid.box, grid.pad_edge, grid.padding, grid.header_style = None, False, (0, 1, 0, 0), "dim"
+    return grid
+
+
+def _blocks(columns: Sequence[Column], width: int) -> list[list[Column]]:
+    """The columns cut into tables of at most `width`, each with the words at the front."""
+    front = next((i for i, column in enumerate(columns) if column.justify == NUMBERS), 1)
+    names, blocks = list(columns[:front]), [list(columns[:front])]
+    for column in columns[front:]:
+        wider = [*blocks[-1], column]
+        if len(wider) > len(names) + 1 and _taken(map(_least, wider)) > width:
+            blocks.append([*names, column])
+        else:
+            blocks[-1] = wider
+    return blocks
+
+
+def _widths(columns: Sequence[Column], width: int) -> list[int]:
+    """The width of each column: the one shrinks that costs the fewest lines, of equals the widest."""
+    widths = [max(map(cell_len, _texts(column))) for column in columns]
+    least = [_least(column) for column in columns]
+    while _taken(widths) > width and max(widths) > 1:
+        open_ = [i for i, own in enumerate(widths) if own > least[i]] or [widths.index(max(widths))]
+        ways = {i: [own - (j == i) for j, own in enumerate(widths)] for i in open_}
+        best = min(open_, key=lambda i: (_height(columns, ways[i]), -widths[i]))
+        widths = ways[best]
+    return widths
+
+
+def _taken(widths: Iterable[int]) -> int:
+    """Columns of text with a space between neighbours."""
+    widths = list(widths)
+    return sum(widths) + len(widths) - 1
+
+
+def _least(column: Column) -> int:
+    """The width at which a column still breaks neither a number nor a word of usual length."""
+    texts = _texts(column)
+    if column.justify == NUMBERS:
+        return max(map(cell_len, texts))
+    return min(LONG_WORD, max((cell_len(word) for text in texts for word in text.split()), default=1))
+
+
+def _height(columns: Sequence[Column], widths: Sequence[int]) -> int:
+    """Lines that the rows, head and all, take at these widths."""
+    texts = (_texts(column) for column in columns)
+    cells = ([_lines(text, own) for text in column] for column, own in zip(texts, widths, strict=True))
+    return sum(max(row) for row in zip(*cells, strict=True))
+
+
+def _lines(text: str, width: int) -> int:
+    return 1 if cell_len(text) <= width else len(textwrap.wrap(text, width, break_on_hyphens=False))
+
+
+def _texts(column: Column) -> list[str]:
+    """The head of a column and its cells."""
+    return [str(text) for text in (column.header, *column.cells)]
 
 
 def _style(cell: str) -> str:

@@ -1,4 +1,4 @@
-"""What the sweeps over working sets say beyond the table of levels, in four lines at most.
+"""What the sweeps over working sets say beyond the table of levels, in a few lines.
 
 The words of every sweep about every level stay in the profile (curves, plateaus: levels, not_visible).
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from bench.fitting.level_names import A_SLOW_FALL, OF_REPORTED
+from bench.fitting.level_names import A_SLOW_FALL, NO_END, OF_REPORTED
 from bench.profile.records import Curve, Profile
 from bench.report.units import capacity, duration, number, plus_minus
 from kernels.latency import WINDOW_BYTES
@@ -18,7 +18,7 @@ MOST = 4
 
 
 def remarks(profile: Profile) -> Iterator[str]:
-    """Levels that hold less than reported, that do not show, that nobody reports, and that fall slowly."""
+    """Levels that hold less than reported, do not show, are reported by nobody, or whose end is open."""
     curves = [c for c in profile.curves if _is_staircase(c)]
     most = max((c.threads for c in curves), default=1)
     sweeps = [(_name(c, most), c) for c in curves]
@@ -32,6 +32,9 @@ def remarks(profile: Profile) -> Iterator[str]:
     bare = [(_bounds(level), name) for name, level in levels if not level["name"]]
     if bare:
         yield f"flat, but no reported level: {_listed(bare)}"
+    ends = [(str(v["name"]), name) for name, v in levels if NO_END in v["why"]]
+    if ends:
+        yield f"seen, but {NO_END}: {_listed(ends)}"
     slow = [(str(v["name"]), name) for name, v in levels if A_SLOW_FALL in v["why"]]
     if slow:
         yield f"the rate falls too slowly to tell what it holds: {_listed(slow)}"

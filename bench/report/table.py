@@ -10,7 +10,6 @@ from rich.text import Text
 from bench.profile.records import Placement, Profile
 from bench.report import ceiling_parts, findings, grid, heading, hierarchy, roofs, second
 from bench.report.grid import NUMBERS, WORDS, Side
-from bench.report.labels import shorten
 from bench.report.units import duration, number, percent, plus_minus, si
 
 WORKLOADS: tuple[tuple[str, Side], ...] = (
@@ -25,6 +24,9 @@ WORKLOADS: tuple[tuple[str, Side], ...] = (
     ("time", NUMBERS),
     ("least", NUMBERS),
 )
+
+BINDS = {"cannot tell": "unclear"}
+"""What binds, where the table has a shorter word for it than the profile."""
 
 MOST_ABSENT = 12
 """How many absent things are listed before the rest is only counted."""
@@ -89,7 +91,7 @@ def _short(profile: Profile) -> Iterable[Text | Table]:
 def _workloads(profile: Profile) -> Iterable[Text | Table]:
     if not profile.placements:
         return
-    names = shorten([_workload_name(p, profile) for p in profile.placements], 18)
+    names = [_workload_name(p, profile) for p in profile.placements]
     yield grid.section("Workloads", "each on the roof of its own precision and read share; I in FLOP/byte")
     yield Text(
         "idle: unused share of the resource that does not bind; least: time on the roof itself", style="dim"
@@ -119,7 +121,7 @@ def _workload_line(name: str, p: Placement) -> Sequence[str]:
         si(p.attainable.value, p.unit),
         si(p.achieved.value, p.unit),
         f"{percent(p.efficiency.value)} {_give_or_take(p)}".rstrip(),
-        p.binds,
+        BINDS.get(p.binds, p.binds),
         percent(p.idle),
         duration(p.seconds.value),
         duration(p.least_seconds),
