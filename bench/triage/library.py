@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.profile.records import Ceiling
 from bench.report.units import percent, si
 from bench.triage.case import Case
-from bench.triage.finding import REMEDIES, Finding, name
+from bench.triage.finding import Finding, name
 
 VECTOR_BYTES = {
     **dict.fromkeys(("SkylakeX", "Cooperlake", "SapphireRapids"), 64),
@@ -42,7 +42,8 @@ def narrow(case: Case) -> list[Finding]:
         f"{percent(first.estimate.value / top)} of the dedicated π: {build} runs its code for {code}, "
         f"whose vectors hold {VECTOR_BYTES[code]} byte, this CPU's hold {has}"
     )
-    remedy = REMEDIES["library"]
+    wide = next(name for name, width in VECTOR_BYTES.items() if width == has)
+    remedy = f"try OPENBLAS_CORETYPE={wide} in the environment, or another build of the library"
     if set_by:
         sentence += f"; {set_by} in the environment asks for it"
         remedy = f"unset {set_by.partition('=')[0]}, then measure again"

@@ -5,7 +5,8 @@
     wrong-precision    it has the rate of a wider type
     library            it is a product of a library whose measured ceiling is little higher
     cold-start         its executions began after pauses, none in a row
-    instructions       it runs no faster with its operands in a cache: no memory binds it, nor the FLOP
+    instructions       it runs no faster with its operands in a cache: no memory binds it, nor the FLOP;
+                       or it gains little from one, and stands near its roof from DRAM
 
 Each hypothesis gives a Reason, or in words why it does not hold, or "" where it cannot apply.
 """
@@ -36,6 +37,9 @@ the work of the short one over that of the long one at most."""
 
 PAUSE, ALONE = 0.5e-3, 0.5
 """Seconds between two executions that are not in a row, and the share of them from which on few are."""
+
+AT_ROOF = 0.6
+"""Share of its roof from which on a workload is bound by the memory that its roof is of."""
 
 AS_LIBRARY = 0.7
 """Share of the library's ceiling from which on a product of it is about as fast as the library is."""
@@ -213,9 +217,12 @@ def _instructions(case: Case, p: Placement) -> Reason | str:
     fast, slow = si(near.achieved.value, p.unit).split(), si(far.achieved.value, p.unit).split()
     unit = "" if fast[-1] == slow[-1] else f" {fast[-1]}"
     rates = f"{near.level} {fast[0]}{unit}, DRAM {' '.join(slow)}"
-    if not 1 / NO_FASTER <= gain <= NO_FASTER or share > OF_PI:
+    freed = p is near and far.efficiency.value >= AT_ROOF and gain > NO_FASTER
+    if not (freed or 1 / NO_FASTER <= gain <= NO_FASTER) or share > OF_PI:
         return f"pace ({rates}; {percent(share)} of π)"
     shared = "no faster from a cache than from DRAM, so not memory but its own instructions bind"
+    if freed:
+        shared = "near the roof from DRAM, little faster from a cache: there the instructions bind"
     facts: dict[str, float | str] = {"cache_over_dram": gain, "share_of_pi": share}
     if as_one := re.search(r"(\w[\w ]*?) \(?count(?:ed)? 1\)?", p.source):
         facts["counted_as_one_flop"] = as_one[1]
