@@ -42,8 +42,8 @@ class Cycle:
         self.lines = bytes // LINE_BYTES
         self.region = Region(max(bytes, HUGE_PAGE))  # smaller ones would not get a huge page
         self.order = order_of(self.lines, window_bytes // LINE_BYTES, seed)
-        words = self.region.view(np.int64, 0, self.lines * LINE_BYTES // 8).reshape(self.lines, -1)
-        words[self.order, 0] = self.address(np.roll(self.order, -1))
+        first = self.region.view(np.int64, 0, self.lines * LINE_BYTES // 8)[:: LINE_BYTES // 8]
+        first[self.order] = self.address(np.roll(self.order, -1))
 
     @cached_property
     def huge_pages(self) -> float | None:
