@@ -25,9 +25,6 @@ WORKLOADS: tuple[tuple[str, Side], ...] = (
     ("least", NUMBERS),
 )
 
-BINDS = {"cannot tell": "unclear"}
-"""What binds, where the table has a shorter word for it than the profile."""
-
 MOST_ABSENT = 12
 """How many absent things are listed before the rest is only counted."""
 
@@ -121,7 +118,7 @@ def _workload_line(name: str, p: Placement) -> Sequence[str]:
         si(p.attainable.value, p.unit),
         si(p.achieved.value, p.unit),
         f"{percent(p.efficiency.value)} {_give_or_take(p)}".rstrip(),
-        BINDS.get(p.binds, p.binds),
+        p.binds,
         percent(p.idle),
         duration(p.seconds.value),
         duration(p.least_seconds),
