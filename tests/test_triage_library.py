@@ -82,7 +82,8 @@ def test_what_chooses_the_code_is_read_from_the_environment(monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("asked", "seconds"), [("20", 2**20 / 2e9), ("", 2**26 / 2e9), ("x", 2**26 / 2e9), ("40", 2**30 / 2e9)]
+    ("asked", "seconds"),
+    [("20", 2**20 / 2e9), ("", 2**26 / 2e9), ("x", 2**26 / 2e9), ("0", 2**26 / 2e9), ("40", 2**30 / 2e9)],
 )
 def test_the_wait_is_as_long_as_the_library_spins(
     asked: str, seconds: float, monkeypatch: pytest.MonkeyPatch

@@ -27,6 +27,9 @@ from kernels.spec import Kernel, Work
 DTYPE: dict[str, Any] = {"fp64": np.float64, "fp32": np.float32}
 NAIVE_ITEMS = 1024  # x of the textbook loop: in L1, long enough for any vectoriser
 NAIVE_STEPS = 64
+SPINS = (
+    26  # OpenBLAS's threads wait 2^26 cycles for more work before they sleep, unless the variable says else
+)
 CYCLES = 2e9  # a second, at least: how long the threads of a library spin is counted in cycles
 STEERS = ("OPENBLAS_CORETYPE", "MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE")
 CHECKED_EDGE = 48  # rows and columns of a product that are compared with the reference
@@ -192,7 +195,8 @@ def workload(point: Point, device: Device, native: TimeNative) -> Prepared:
 def wait_for_spinning() -> None:
     """Wait until the threads of OpenBLAS sleep: they spin after a call, the next point shall not see them."""
     asked = os.environ.get(SPIN_VARIABLE, "")
-    time.sleep(2.0 ** min(max(int(asked), 4), 30) / CYCLES if asked.isdigit() else 2.0**26 / CYCLES)
+    exponent = int(asked) if asked.isdigit() else 0
+    time.sleep(2.0 ** (min(max(exponent, 4), 30) if exponent else SPINS) / CYCLES)
 
 
 def steered_by() -> str:

@@ -39,7 +39,7 @@ _X86, _ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
 
 def _with_units(isa: Isa, found: Collection[str]) -> Isa:
     """The set with the units of these precisions, which the compiler is told of."""
-    names = [f"+{UNITS[isa.name][precision][1]}" for precision in found]
+    names = [f"+{UNITS[isa.name][precision][1]}" for precision in sorted(found)]
     features = ",".join(filter(None, (isa.features, *names)))
     return replace(isa, features=features, units=frozenset(found))
 

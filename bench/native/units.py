@@ -33,7 +33,7 @@ def code(flags: Collection[str]) -> str:
     return "avx2" if {"avx2", "fma"} <= set(flags) else ""
 
 
-def units(flags: Collection[str]) -> dict[str, str]:
-    """Precisions of which a CPU has the unit in its full vector width, with LLVM's name of each."""
+def units(flags: Collection[str]) -> frozenset[str]:
+    """Precisions of which a CPU has the unit in its full vector width."""
     known = UNITS.get(code(flags), {})
-    return {precision: feature for precision, (flag, feature) in known.items() if flag in flags}
+    return frozenset(precision for precision, (flag, _) in known.items() if flag in flags)

@@ -11,7 +11,10 @@ NUMBER = (int, float)
 MAYBE = (int, float, type(None))
 
 CACHE = {"level": str, "bytes": NUMBER, "instances": NUMBER}
-DEVICE = {"name?": str, "kind?": str, "state?": str, "memory_bytes?": MAYBE, "caches?": [CACHE], "facts?": {}}
+DEVICE = {
+    **{"name?": str, "kind?": str, "state?": str, "memory_bytes?": MAYBE},
+    **{"caches?": [CACHE], "facts?": {"isa?": [str]}},
+}
 LOOP = {"rate": NUMBER, "threads": NUMBER, "variant": str, "ratio?": MAYBE}
 FINDING = {"cause": str, "sentence": str, "remedy": str}
 POINT = {"kernel": str, "variant": str, "precision": {"inputs": str}}
@@ -20,6 +23,7 @@ COMPARED = {"point": POINT, "verdict": str, "sentence": str}
 FACTS = {
     "device?": DEVICE,
     "naive?": {"*": LOOP},
+    "libraries?": [str],
     "findings?": [FINDING],
     "cross_check?": {"names": [str], "limit": NUMBER, "compared": [COMPARED]},
 }
