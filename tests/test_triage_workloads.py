@@ -267,3 +267,24 @@ def test_the_printed_block_is_short() -> None:
     whole = "a, of which the end alone would be lost"
     assert findings._clause(whole) == whole
     assert printed(1, 3) == ["timer: word word word. Try: look at it again."]
+
+
+def test_memory_that_reads_and_writes_at_once_may_give_more_than_a_line_between_two_accesses() -> None:
+    """Four arrays read and three of them written: each way no faster than another access goes that way."""
+    known = {"update": 74e9, "triad": 61e9, "read": 56e9, "write": 43e9}
+    ceilings = tuple(ceiling("fp64", beta, "beta", access=access) for access, beta in known.items())
+
+    def adam(rate: float) -> Placement:
+        seconds = 1e9 / rate
+        return placement(
+            name="adam",
+            bytes_read=1e9 * 4 / 7,
+            bytes_written=1e9 * 3 / 7,
+            seconds=near(seconds),
+            achieved=near(1e9 / seconds),
+            attainable=near(68e9),
+            efficiency=near(rate / 68e9),
+        )
+
+    assert [f for f in told(adam(79e9), ceilings=ceilings) if f.subject == "adam fp64"] == []
+    assert only([f for f in told(adam(99e9), ceilings=ceilings) if "adam" in f.subject], "unexplained")

@@ -13,6 +13,7 @@ from bench.report.units import capacity, si
 from bench.triage.case import Case
 from bench.triage.finding import Finding, Number, about, several, unexplained
 from bench.triage.roofed import Reason, reason
+from bench.workloads.roof import READ_FRACTION
 
 ABOVE, BELOW = 1.03, 0.45
 """Achieved over attainable beyond which a reason is told: half, less what a roof at a read share between two
@@ -69,10 +70,18 @@ def _is_surely_above(p: Placement) -> bool:
 
 
 def _between(case: Case, p: Placement) -> bool:
-    """Whether DRAM was seen to move as much by another access: then its roof is too low, not it too fast."""
+    """Whether its level was seen to move as much by another access: its roof is too low, not it too fast.
+
+    As much together, or, of one that reads and writes at once, as much each way.
+    """
     same = [c for c in case.ceilings if c.quantity == "beta" and (c.level, c.threads) == (p.level, p.threads)]
     best = max((c.estimate.value * (1 + c.hidden_traffic) for c in same), default=0.0)
-    return p.binds != "compute" and p.bytes / p.seconds.value <= best
+    ways = [(READ_FRACTION[c.access], c.estimate.value) for c in same if c.access in READ_FRACTION]
+    most_read = max((share * beta for share, beta in ways), default=0.0)
+    most_written = max(((1 - share) * beta for share, beta in ways), default=0.0)
+    read, written = p.bytes_read / p.seconds.value, p.bytes_written / p.seconds.value
+    each = 0 < read <= most_read and 0 < written <= most_written
+    return p.binds != "compute" and (read + written <= best or each)
 
 
 def _rounded(case: Case, p: Placement) -> float:
